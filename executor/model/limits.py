@@ -1,0 +1,77 @@
+"""What one invocation may use. There is no value that means unlimited."""
+
+from dataclasses import dataclass, fields
+
+from executor.model.errors import ErrorCode, ErrorDetail, InvocationError, Violation
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Every field is positive and finite. Defaults hold for a tool whose manifest names none."""
+
+    wall_seconds: float = 30.0
+    """From the hand-over of the command to the end of its main process."""
+    cpu_seconds: float = 30.0
+    """Processor time of the whole process tree."""
+    cpu_cores: float = 1.0
+    """Rate at which processor time may be used."""
+    memory_bytes: int = 512 * MIB
+    """Of the whole tree, with its tmpfs pages; swap is off."""
+    processes: int = 128
+    """Processes and threads of the tree at one time."""
+    workspace_bytes: int = 64 * MIB
+    workspace_inodes: int = 8192
+    tmp_bytes: int = 64 * MIB
+    """Size of /tmp; /dev/shm has the same."""
+    tmp_inodes: int = 8192
+    file_bytes: int = 64 * MIB
+    """Largest single file."""
+    open_files: int = 1024
+    """Per process."""
+    output_bytes: int = 8 * MIB
+    """Of stdout and stderr together, as the program writes them."""
+    text_bytes: int = 16 * KIB
+    """Of each stream's text in the outcome; the rest stays behind its ref."""
+    artifact_count: int = 128
+    artifact_bytes: int = 32 * MIB
+    """Of all artifacts together."""
+
+    def lowered_by(self, asked: "dict[str, float]") -> "Limits":
+        """These limits with each field of `asked` put in where it is lower.
+
+        Raises InvocationError(SCHEMA_VIOLATION) for an unknown name, or a value that is not a positive, finite
+        number. A higher value is clamped to the tool's own.
+        """
+        violations = tuple(v for name, value in asked.items() if (v := _violation(name, value)))
+        if violations:
+            raise InvocationError(
+                ErrorDetail(
+                    code=ErrorCode.SCHEMA_VIOLATION,
+                    message="The limits asked for are not valid.",
+                    violations=violations,
+                    suggestion="Give each limit as a positive number, or leave it out.",
+                )
+            )
+        chosen = {name: getattr(self, name) for name in LIMIT_NAMES}
+        for name, value in asked.items():
+            kind = type(chosen[name])
+            chosen[name] = kind(min(chosen[name], max(value, 1) if kind is int else value))
+        return Limits(**chosen)
+
+
+LIMIT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Limits))
+
+
+def _violation(name: str, value: float) -> Violation | None:
+    if name not in LIMIT_NAMES:
+        return Violation(pointer=f"/limits/{name}", keyword="unknown", message=f"there is no limit {name!r}")
+    if not 0 < value < float("inf"):  # NaN fails both comparisons
+        return Violation(
+            pointer=f"/limits/{name}",
+            keyword="exclusiveMinimum",
+            message=f"{value!r} is not a positive, finite number",
+        )
+    return None

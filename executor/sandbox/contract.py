@@ -1,0 +1,60 @@
+"""What a backend is. The session and the tests speak to this alone; native, docker and the fake implement it."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from executor.model.outcome import Isolation
+from executor.model.run import Collection, Process, RunReport, SandboxSpec, StreamName
+
+OnOutput = Callable[[StreamName, bytes], None]
+"""Called on the event loop with each piece as it is read, in order per stream; returns at once."""
+
+
+class Sandbox(Protocol):
+    """The throwaway container of one invocation. One `run`, then `collect`, then `close`."""
+
+    isolation: Isolation
+
+    async def run(self, process: Process, on_output: OnOutput) -> RunReport:
+        """Run the one command to its end or its limit. When this returns, its process tree is dead and every byte
+        it wrote before, up to `limits.output_bytes`, has been given to `on_output`.
+
+        Raises InvocationError(SANDBOX_UNAVAILABLE) where the executor itself failed, and CancelledError, after the
+        tree is dead, where the caller went away. Never raises for anything the program did.
+        """
+        ...
+
+    async def collect(self, globs: Sequence[str], exclude: Sequence[str]) -> Collection:
+        """Regular files below /workspace that match, read by descriptor. After `run`, while nothing runs.
+
+        Never follows a symbolic link; names of every kind are returned, escaped.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Leave nothing behind. Idempotent; safe in any state; kills what still runs."""
+        ...
+
+
+class Backend(Protocol):
+    name: str
+
+    async def start(self) -> None:
+        """Raises Unavailable, naming what this host cannot enforce and what to do about it."""
+        ...
+
+    async def stop(self) -> None:
+        """Closes every sandbox that is open. Idempotent."""
+        ...
+
+    def images(self) -> Sequence[str]:
+        """Names of the images this backend can open."""
+        ...
+
+    def has_program(self, image: str, program: str) -> bool:
+        """Whether `program` (a name on PATH or an absolute path) exists in the image."""
+        ...
+
+    async def open(self, spec: SandboxSpec) -> Sandbox:
+        """A fresh sandbox. Raises InvocationError(SANDBOX_UNAVAILABLE)."""
+        ...

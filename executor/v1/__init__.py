@@ -1,0 +1,1 @@
+"""Generated from proto/executor/v1; never edited."""
