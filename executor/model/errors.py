@@ -2,6 +2,7 @@
 
 ExecutorError
 ├── InvocationError        what happened to one tool call; becomes `Outcome.error`
+├── InvocationCancelled    the caller took its call back; becomes an outcome with state CANCELLED
 └── ServiceError           the service's own trouble; becomes a gRPC status, exit status 3 of the CLI
     ├── Unavailable        not reachable, draining, or this host cannot run what was asked for
     ├── NotFound           an id or ref that does not exist, or is not the caller's
@@ -149,6 +150,10 @@ class InvocationError(ExecutorError):
 
     def __str__(self) -> str:
         return f"{self.detail.code}: {self.detail.message}"
+
+
+class InvocationCancelled(ExecutorError):
+    """The caller took its call back before it ended."""
 
 
 class ServiceError(ExecutorError):

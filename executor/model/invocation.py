@@ -22,6 +22,8 @@ class InputFile:
     """Relative to /workspace, `/`-separated."""
     content: bytes
     executable: bool = False
+    internal: bool = False
+    """Part of the tool's own command; never an artifact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,4 +47,4 @@ class Invocation:
     limits: Mapping[str, float] = field(default_factory=dict)
     """Names of `Limits`; may only lower the tool's."""
     deadline: float | None = None
-    """On `asyncio`'s clock (time.monotonic), in seconds; None where the caller set none."""
+    """On `time.monotonic`, in seconds; None where the caller set none."""

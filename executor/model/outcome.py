@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from executor.model.errors import ErrorDetail
 from executor.model.limits import Limits
-from executor.model.run import RefusedFile, Usage
+from executor.model.run import Collection, RefusedFile, RunReport, Usage
 
 
 class State(StrEnum):
@@ -53,6 +53,16 @@ class Isolation:
     limits: Limits
     degraded: tuple[str, ...] = ()
     """What this host could not enforce and the operator allowed by name, one sentence each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What the sandbox stage gives back."""
+
+    isolation: Isolation
+    report: RunReport | None
+    """None where the call was cancelled."""
+    collection: Collection = field(default_factory=Collection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

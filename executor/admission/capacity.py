@@ -1,0 +1,88 @@
+"""Holds back what this host cannot run at once. The clockwork around `places`, which decides.
+
+Bounded everywhere: a call runs, waits for a bounded time in a bounded queue, or is sent away with a time to come back.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from executor.admission.places import Answer, Places, retry_after_ms
+from executor.model.errors import ErrorCode, ErrorDetail, InvocationCancelled, InvocationError
+from executor.model.invocation import Principal
+from executor.model.tool import Tool
+
+FIRST_GUESS_MS = 1000.0
+"""How long a call holds its slot, before any has."""
+WEIGHT = 0.2
+"""Of the newest call in the running mean of that."""
+
+
+class Slots:
+    """One per process."""
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        queue_length: int,
+        queue_timeout_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._places = Places(slots=slots, queue_length=queue_length)
+        self._slots, self._timeout_seconds, self._clock = slots, queue_timeout_seconds, clock
+        self._tickets = itertools.count()
+        self._turns: dict[int, asyncio.Future[None]] = {}
+        self._held_ms = FIRST_GUESS_MS
+
+    @asynccontextmanager
+    async def slot(self, principal: Principal, tool: Tool, cancelled: asyncio.Event) -> AsyncIterator[float]:
+        del principal  # all share one queue while there is one principal
+        ticket, asked = next(self._tickets), self._clock()
+        try:
+            await self._admitted(ticket, tool, cancelled)
+            admitted = self._clock()
+            try:
+                yield (admitted - asked) * 1000
+            finally:
+                self._held_ms += WEIGHT * ((self._clock() - admitted) * 1000 - self._held_ms)
+        finally:
+            self._leave(ticket)
+
+    async def _admitted(self, ticket: int, tool: Tool, cancelled: asyncio.Event) -> None:
+        answer = self._places.ask(ticket, tool.name, tool.concurrency)
+        if answer is Answer.FULL:
+            raise self._overloaded(f"all {self._slots} slots are taken and the queue is full")
+        if answer is Answer.QUEUED:
+            await self._turn(ticket, cancelled)
+        if cancelled.is_set():
+            raise InvocationCancelled("the call was cancelled before it started")
+
+    async def _turn(self, ticket: int, cancelled: asyncio.Event) -> None:
+        turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
+        gone = asyncio.ensure_future(cancelled.wait())
+        try:
+            await asyncio.wait((turn, gone), timeout=self._timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not turn.done() and not cancelled.is_set():
+            raise self._overloaded(f"no slot came free within {self._timeout_seconds:g} seconds")
+
+    def _leave(self, ticket: int) -> None:
+        self._turns.pop(ticket, None)
+        for promoted in self._places.leave(ticket):
+            self._turns[promoted].set_result(None)
+
+    def _overloaded(self, reason: str) -> InvocationError:
+        after_ms = retry_after_ms(ahead=self._places.queued_count, slots=self._slots, held_ms=self._held_ms)
+        return InvocationError(
+            ErrorDetail(
+                code=ErrorCode.OVERLOADED,
+                message=f"The service has no capacity for this call: {reason}; nothing ran.",
+                retryable=True,
+                retry_after_ms=after_ms,
+                suggestion=f"Call again in {after_ms / 1000:.1f} seconds.",
+            )
+        )

@@ -1,0 +1,145 @@
+"""The composition root: settings to objects, each start with its stop. The only place that knows concrete classes.
+
+The backend starts first: its launcher is forked from this process, and gRPC, once it runs, forbids a fork. So nothing
+here imports gRPC at its top.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from executor.admission.approval import NoApprovers
+from executor.admission.capacity import Slots
+from executor.admission.idempotency import NoReplay
+from executor.admission.permission import DenyList
+from executor.catalogue import catalogue as catalogues
+from executor.catalogue.catalogue import Catalogue
+from executor.catalogue.diagnostic import Diagnostic
+from executor.internal import ReadOutput
+from executor.model.errors import Misconfigured, Unavailable
+from executor.model.tool import Tool
+from executor.pipeline import Pipeline
+from executor.sandbox.contract import Backend
+from executor.sandbox.native.backend import NativeBackend, NativeSettings
+from executor.schema.nearest import did_you_mean, listed
+from executor.settings import Settings
+from executor.stores.files import FileOutputStore
+from executor.stores.memory import MemoryLedger
+
+MakeBackend = Callable[[Settings], Backend]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What runs while `open_service` is open."""
+
+    settings: Settings
+    catalogue: Catalogue
+    warnings: tuple[Diagnostic, ...]
+    """Of the catalogue."""
+    backend: Backend
+    outputs: FileOutputStore
+    ledger: MemoryLedger
+    pipeline: Pipeline
+
+    def unavailable(self, tool: Tool) -> str | None:
+        """Why the tool cannot run on this host; None where it can."""
+        if tool.command is None:
+            return None
+        image, program = tool.policy.image, tool.command.argv[0]
+        if image not in self.backend.images():
+            return f"there is no image {image!r} here; there are: {listed(self.backend.images())}"
+        if not program.startswith("{{") and not self.backend.has_program(image, program):
+            return f"the image {image!r} has no program {program!r}"
+        return None
+
+
+def native_settings(settings: Settings) -> NativeSettings:
+    return NativeSettings(
+        state_dir=settings.state_dir,
+        images_dir=settings.images_path,
+        allow_degraded=frozenset(settings.allow_degraded),
+        first_id=settings.sandbox_uid_base,
+        id_count=settings.sandbox_uid_count,
+    )
+
+
+def native_backend(settings: Settings) -> Backend:
+    return NativeBackend(native_settings(settings))
+
+
+def load_catalogue(settings: Settings) -> tuple[Catalogue, tuple[Diagnostic, ...]]:
+    """The catalogue and its warnings. Raises Misconfigured."""
+    catalogue, warnings = catalogues.load(settings.catalogue, settings.default_image)
+    for name in settings.deny_tools:
+        if not catalogue.versions(name):
+            names = [tool.name for tool in catalogue.tools()]
+            guess = did_you_mean(name, names) or f"there are: {listed(names)}"
+            raise Misconfigured(f"deny_tools names {name!r}, and there is no such tool; {guess}")
+    return catalogue, warnings
+
+
+@asynccontextmanager
+async def open_outputs(settings: Settings) -> AsyncIterator[FileOutputStore]:
+    """The output store alone, which needs no sandbox. Raises Unavailable where its directory cannot be used."""
+    prepare_state_dir(settings.state_dir)
+    outputs = FileOutputStore(
+        settings.outputs_path, ttl_seconds=settings.output_ttl_seconds, quota_bytes=settings.output_quota_bytes
+    )
+    try:
+        await outputs.start()
+        yield outputs
+    finally:
+        await outputs.stop()
+
+
+def prepare_state_dir(path: Path) -> None:
+    """It exists, is ours alone, and can be written. Raises Unavailable."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        writable = os.access(path, os.W_OK | os.X_OK)
+    except OSError as error:
+        raise Unavailable(f"the state directory {path} cannot be made: {error.strerror}; {_ELSEWHERE}") from None
+    if not writable:
+        raise Unavailable(f"the state directory {path} cannot be written by this user; {_ELSEWHERE}")
+
+
+_ELSEWHERE = "choose another with --state-dir or EXECUTOR_STATE_DIR"
+
+
+@asynccontextmanager
+async def open_service(settings: Settings, make_backend: MakeBackend = native_backend) -> AsyncIterator[Service]:
+    """Everything but the network. Raises ServiceError."""
+    catalogue, warnings = load_catalogue(settings)
+    prepare_state_dir(settings.state_dir)
+    backend = make_backend(settings)
+    async with AsyncExitStack() as stack:
+        await backend.start()
+        stack.push_async_callback(backend.stop)
+        outputs = await stack.enter_async_context(open_outputs(settings))
+        ledger = MemoryLedger()
+        yield Service(
+            settings=settings,
+            catalogue=catalogue,
+            warnings=warnings,
+            backend=backend,
+            outputs=outputs,
+            ledger=ledger,
+            pipeline=Pipeline(
+                catalogue=catalogue,
+                permission=DenyList(settings.deny_tools),
+                idempotency=NoReplay(),
+                approval=NoApprovers(allow_destructive=settings.allow_destructive),
+                capacity=Slots(
+                    slots=settings.slots,
+                    queue_length=settings.queue_length,
+                    queue_timeout_seconds=settings.queue_timeout_seconds,
+                ),
+                ledger=ledger,
+                backend=backend,
+                outputs=outputs,
+                internal=ReadOutput(outputs),
+            ),
+        )

@@ -1,0 +1,75 @@
+"""Puts an outcome together from what the stages found out. Pure."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from executor.model.errors import ErrorClass, ErrorDetail, InvocationError
+from executor.model.invocation import Invocation
+from executor.model.limits import Limits
+from executor.model.outcome import Artifact, Outcome, Ran, State, Stream
+from executor.model.run import CollectedFile, StreamName, Usage
+from executor.model.tool import Tool
+from executor.result.artifacts import media_type
+from executor.result.classify import classify
+
+
+def stopped(invocation: Invocation, tool: Tool | None, state: State, error: ErrorDetail | None = None) -> Outcome:
+    """The outcome of a call of which nothing ran."""
+    return Outcome(
+        invocation_id=invocation.invocation_id,
+        call_id=invocation.call_id,
+        trace_id=invocation.trace_id,
+        state=state,
+        tool=tool.name if tool else invocation.tool,
+        tool_version=tool.version if tool else None,
+        tool_digest=tool.digest if tool else None,
+        error=error,
+    )
+
+
+def failed(invocation: Invocation, tool: Tool | None, error: InvocationError) -> Outcome:
+    outcome = stopped(invocation, tool, State.FAILED, error.detail)
+    if error.detail.error_class is ErrorClass.INVALID_ARGUMENT:
+        return replace(outcome, arguments_echo=error.echo_arguments)
+    return outcome
+
+
+def conclude(  # noqa: PLR0913 - what the stages found out
+    invocation: Invocation,
+    tool: Tool,
+    limits: Limits,
+    ran: Ran,
+    streams: Mapping[StreamName, Stream],
+    artifact_refs: Sequence[str],
+) -> Outcome:
+    """`artifact_refs` stand in the order of `ran.collection.files`."""
+    report = ran.report
+    verdict = classify(report, tool, limits) if report else None
+    return Outcome(
+        invocation_id=invocation.invocation_id,
+        call_id=invocation.call_id,
+        trace_id=invocation.trace_id,
+        state=verdict.state if verdict else State.CANCELLED,
+        tool=tool.name,
+        tool_version=tool.version,
+        tool_digest=tool.digest,
+        exit_code=verdict.exit_code if verdict else None,
+        stdout=streams[StreamName.STDOUT],
+        stderr=streams[StreamName.STDERR],
+        artifacts=tuple(map(_artifact, ran.collection.files, artifact_refs)),
+        artifacts_refused=ran.collection.refused,
+        error=verdict.error if verdict else None,
+        usage=report.usage if report else Usage(),
+        isolation=ran.isolation,
+    )
+
+
+def _artifact(file: CollectedFile, ref: str) -> Artifact:
+    return Artifact(
+        path=file.path,
+        size_bytes=len(file.content),
+        sha256=hashlib.sha256(file.content).hexdigest(),
+        media_type=media_type(file.path, file.content[:512]),
+        ref=ref,
+    )

@@ -1,0 +1,280 @@
+"""Limits of a process tree as a whole, and the kernel's own counters of it: cgroup v2, and v1 as older hosts have it.
+
+The server finds the place (`locate`), the launcher makes, fills and removes the directories (`Cgroup`), the server
+reads the counters (`Counters`). Imported by the launcher: stdlib only.
+"""
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from executor.sandbox.native.plan import Hierarchy
+
+WANTED = ("memory", "pids", "cpu")
+"""Without these a sandbox is not limited."""
+COUNTED = ("cpuacct",)
+"""Only counts; on v2 `cpu` does."""
+PREFIX = "executor-"
+_PERIOD_US = 100_000
+_GONE = (errno.ENOENT, errno.ESRCH)
+
+
+def limits(memory_bytes: int, processes: int, cpu_cores: float) -> dict[str, str]:
+    """File name -> value, for both versions; a hierarchy takes those that it has."""
+    quota = max(1000, int(cpu_cores * _PERIOD_US))
+    return {
+        "memory.limit_in_bytes": str(memory_bytes),
+        "memory.memsw.limit_in_bytes": str(memory_bytes),
+        "memory.max": str(memory_bytes),
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
+        "pids.max": str(processes + 1),  # and its init
+        "cpu.cfs_period_us": str(_PERIOD_US),
+        "cpu.cfs_quota_us": str(quota),
+        "cpu.max": f"{quota} {_PERIOD_US}",
+    }
+
+
+# --- where ----------------------------------------------------------------------------------------------------------
+
+
+def locate(name: str) -> tuple[tuple[Hierarchy, ...], dict[str, str]]:
+    """The hierarchies in which this process may limit sandboxes, each with a new directory `name` in it; and for each
+    controller of WANTED that is missing, why.
+    """
+    found: list[Hierarchy] = []
+    why: dict[str, str] = {}
+    own = _own_paths()
+    for mount_point, controllers, version in _mounts():
+        wanted = tuple(c for c in controllers if c in WANTED + COUNTED)
+        if version == 2 and not wanted:  # noqa: PLR2004
+            wanted = _v2_controllers(mount_point)
+        if not wanted:
+            continue
+        parents = (
+            _v2_parents(mount_point, own.get("", "/"), wanted)
+            if version == 2  # noqa: PLR2004
+            else [mount_point / own.get(wanted[0], "/").lstrip("/"), mount_point]
+        )
+        base, reason = _make(parents, name)
+        if base:
+            found.append(Hierarchy(version=version, controllers=wanted, base=str(base)))
+        else:
+            why.update(dict.fromkeys(wanted, reason))
+    have = {c for one in found for c in one.controllers}
+    missing = {c: why.get(c, "no cgroup hierarchy with this controller is mounted") for c in WANTED if c not in have}
+    return tuple(found), missing
+
+
+def _mounts() -> Iterable[tuple[Path, tuple[str, ...], int]]:
+    seen = set()
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, target, kind, options, *_ = line.split(" ")
+        if kind == "cgroup2":
+            yield Path(target), (), 2
+        elif kind == "cgroup" and options not in seen:
+            seen.add(options)
+            yield Path(target), tuple(options.split(",")), 1
+
+
+def _own_paths() -> dict[str, str]:
+    paths = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
+
+
+def _v2_controllers(mount_point: Path) -> tuple[str, ...]:
+    with contextlib.suppress(OSError):
+        available = (mount_point / "cgroup.controllers").read_text().split()
+        return tuple(c for c in WANTED if c in available)
+    return ()
+
+
+def _v2_parents(mount_point: Path, own: str, wanted: tuple[str, ...]) -> list[Path]:
+    """A delegated cgroup of ours first. Processes and sub-groups with controllers exclude each other on v2, so this
+    process moves into a leaf of its own there.
+    """
+    here = mount_point / own.lstrip("/")
+    parents = []
+    if here != mount_point and os.access(here / "cgroup.subtree_control", os.W_OK) and _delegated(here):
+        with contextlib.suppress(OSError):
+            leaf = here / f"{PREFIX}server"
+            leaf.mkdir(exist_ok=True)
+            (leaf / "cgroup.procs").write_text(str(os.getpid()))
+            _enable(here, wanted)
+            parents.append(here)
+    elif here.name == f"{PREFIX}server":
+        parents.append(here.parent)
+    with contextlib.suppress(OSError):
+        _enable(mount_point, wanted)
+        parents.append(mount_point)
+    return parents
+
+
+def _delegated(here: Path) -> bool:
+    """An ordinary user can write only to what was delegated to it; root can everywhere, and must be told."""
+    if os.geteuid() != 0:
+        return True
+    for name in ("user.delegate", "trusted.delegate"):
+        with contextlib.suppress(OSError):
+            return os.getxattr(here, name) == b"1"
+    return False
+
+
+def _enable(group: Path, wanted: tuple[str, ...]) -> None:
+    enabled = (group / "cgroup.subtree_control").read_text().split()
+    missing = [c for c in wanted if c not in enabled]
+    if missing:
+        (group / "cgroup.subtree_control").write_text(" ".join(f"+{c}" for c in missing))
+
+
+def _make(parents: Iterable[Path], name: str) -> tuple[Path | None, str]:
+    reason = "no cgroup that this process may write to"
+    for parent in parents:
+        try:
+            base = parent / name
+            base.mkdir()
+            if (base / "cgroup.subtree_control").exists():
+                _enable(base, tuple((base / "cgroup.controllers").read_text().split()))
+        except OSError as error:
+            reason = f"{parent}: {error.strerror}"
+        else:
+            sweep(parent, keep=name)
+            return base, ""
+    return None, reason
+
+
+def sweep(parent: Path, keep: str) -> None:
+    """Remove what servers that are dead left behind. A group with a living process in it refuses to go."""
+    for old in parent.glob(f"{PREFIX}[0-9]*"):
+        match = re.fullmatch(rf"{PREFIX}(\d+)-.*", old.name)
+        if match and old.name != keep and not Path("/proc", match[1]).exists():
+            for group in (*old.iterdir(), old):
+                if group.is_dir():
+                    with contextlib.suppress(OSError):
+                        group.rmdir()
+
+
+def remove_base(hierarchies: Iterable[Hierarchy]) -> None:
+    for hierarchy in hierarchies:
+        with contextlib.suppress(FileNotFoundError):
+            Path(hierarchy.base).rmdir()
+
+
+# --- one sandbox's --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHierarchy:
+    """A hierarchy by descriptor, because the launcher leaves the host's file system behind."""
+
+    version: int
+    directory: int
+
+    @classmethod
+    def of(cls, hierarchy: Hierarchy) -> "OpenHierarchy":
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        return cls(version=hierarchy.version, directory=os.open(hierarchy.base, flags))
+
+
+class Cgroup:
+    """The directories of one sandbox, one in each hierarchy."""
+
+    def __init__(self, hierarchies: Iterable[OpenHierarchy], name: str) -> None:
+        self._hierarchies = tuple(hierarchies)
+        self._name = name
+
+    def make(self, values: Mapping[str, str]) -> None:
+        for hierarchy in self._hierarchies:
+            os.mkdir(self._name, 0o755, dir_fd=hierarchy.directory)
+            for file, value in values.items():
+                self._write(hierarchy, file, value)
+
+    def into(self) -> int:
+        """A descriptor for CLONE_INTO_CGROUP, or -1 where there is only v1."""
+        for hierarchy in self._hierarchies:
+            if hierarchy.version == 2:  # noqa: PLR2004
+                return os.open(self._name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=hierarchy.directory)
+        return -1
+
+    def attach(self, pid: int) -> None:
+        for hierarchy in self._hierarchies:
+            if hierarchy.version == 1:
+                self._write(hierarchy, "cgroup.procs", str(pid))
+
+    def remove(self) -> bool:
+        """False where a process is still on its way out."""
+        gone = True
+        for hierarchy in self._hierarchies:
+            try:
+                os.rmdir(self._name, dir_fd=hierarchy.directory)
+            except OSError as error:
+                gone = gone and error.errno in _GONE
+        return gone
+
+    def _write(self, hierarchy: OpenHierarchy, file: str, value: str) -> None:
+        try:
+            fd = os.open(f"{self._name}/{file}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=hierarchy.directory)
+        except FileNotFoundError:
+            return  # a file of the other version, or of another controller
+        try:
+            os.write(fd, value.encode())
+        finally:
+            os.close(fd)
+
+
+class Counters:
+    """Reads what the kernel counted for one sandbox; None where this host does not count it."""
+
+    def __init__(self, hierarchies: Iterable[Hierarchy], name: str) -> None:
+        self._directories = tuple(Path(h.base, name) for h in hierarchies)
+
+    def cpu_seconds(self) -> float | None:
+        if (text := self._read("cpuacct.usage")) is not None:
+            return int(text) / 1e9
+        usage = self._field("cpu.stat", "usage_usec")
+        return None if usage is None else usage / 1e6
+
+    def peak_memory_bytes(self) -> int | None:
+        text = self._read("memory.max_usage_in_bytes") or self._read("memory.peak")
+        return int(text) if text else None
+
+    def peak_processes(self) -> int | None:
+        text = self._read("pids.peak")
+        return max(0, int(text) - 1) if text else None
+
+    def oom_kills(self) -> int:
+        return self._field("memory.oom_control", "oom_kill") or self._field("memory.events", "oom_kill") or 0
+
+    def pids_refused(self) -> int:
+        return self._field("pids.events", "max") or 0
+
+    def oom_events(self) -> int:
+        """An eventfd that becomes readable when memory runs out, on v1; -1 on v2, which kills the tree by itself."""
+        for directory in self._directories:
+            control = directory / "cgroup.event_control"
+            if (directory / "memory.oom_control").exists() and control.exists():
+                event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+                with (directory / "memory.oom_control").open() as subject:
+                    control.write_text(f"{event} {subject.fileno()}")
+                return event
+        return -1
+
+    def _read(self, file: str) -> str | None:
+        for directory in self._directories:
+            with contextlib.suppress(OSError):
+                return (directory / file).read_text()
+        return None
+
+    def _field(self, file: str, name: str) -> int | None:
+        for line in (self._read(file) or "").splitlines():
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+        return None

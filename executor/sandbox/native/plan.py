@@ -1,0 +1,96 @@
+"""What the server tells the launcher, and the launcher tells each sandbox: plain values that travel as JSON.
+Imported by the launcher: stdlib only.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    source: str
+    """Directory of the host."""
+    target: str
+    """Absolute path inside; `/` is the root of the image."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagePlan:
+    """A file system, as read-only directories of the host and files made at start."""
+
+    name: str
+    digest: str
+    layers: tuple[Layer, ...]
+    """Parents before children."""
+    directories: tuple[str, ...] = ()
+    """Made in the lowest layer; relative to the root."""
+    links: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    """Path -> content, as Latin-1 text so that any bytes travel."""
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy:
+    """One cgroup file system and the directory of it in which sandboxes get theirs."""
+
+    version: int
+    controllers: tuple[str, ...]
+    base: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherPlan:
+    stage: str
+    """An empty directory; the launcher mounts its own root on it, in a mount namespace of its own."""
+    images: tuple[ImagePlan, ...]
+    hierarchies: tuple[Hierarchy, ...]
+    first_id: int
+    id_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rlimits:
+    open_files: int
+    file_bytes: int
+    address_space_bytes: int = 0
+    """0 where the cgroup holds the memory."""
+    processes: int = 0
+    """0 where the cgroup holds the number of processes."""
+    cpu_seconds: int = 0
+    """0 where the cgroup counts the tree's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxPlan:
+    sandbox_id: int
+    image: str
+    workspace_bytes: int
+    workspace_inodes: int
+    tmp_bytes: int
+    tmp_inodes: int
+    rlimits: Rlimits
+    cgroup: dict[str, str]
+    """File name -> value, written when the cgroup is made; only those that its hierarchy has."""
+
+
+def encode(message: LauncherPlan) -> bytes:
+    return json.dumps(asdict(message)).encode()
+
+
+def image_from(values: dict[str, Any]) -> ImagePlan:
+    return ImagePlan(**values | {"layers": tuple(Layer(**layer) for layer in values["layers"])})
+
+
+def launcher_plan_from(data: bytes) -> LauncherPlan:
+    values = json.loads(data)
+    values["images"] = tuple(image_from(image) for image in values["images"])
+    values["hierarchies"] = tuple(Hierarchy(**one) for one in values["hierarchies"])
+    return LauncherPlan(**values)
+
+
+def sandbox_plan_from(values: dict[str, Any]) -> SandboxPlan:
+    return SandboxPlan(**values | {"rlimits": Rlimits(**values["rlimits"])})

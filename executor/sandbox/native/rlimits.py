@@ -1,0 +1,32 @@
+"""Per-process limits. What they cannot hold for a whole tree is held by the cgroup. Imported by the launcher."""
+
+import resource
+
+from executor.sandbox.native.plan import Rlimits
+
+MIB = 1024 * 1024
+
+
+def apply(wanted: Rlimits) -> None:
+    """Never raises a limit: where the host's own hard limit is lower, that one holds."""
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_NOFILE: wanted.open_files,
+        resource.RLIMIT_FSIZE: wanted.file_bytes,
+        resource.RLIMIT_MEMLOCK: 8 * MIB,
+        resource.RLIMIT_MSGQUEUE: 0,
+        resource.RLIMIT_SIGPENDING: 512,
+        resource.RLIMIT_RTPRIO: 0,
+        resource.RLIMIT_NICE: 0,
+    }
+    if wanted.address_space_bytes:
+        limits[resource.RLIMIT_AS] = wanted.address_space_bytes
+    if wanted.processes:
+        limits[resource.RLIMIT_NPROC] = wanted.processes
+    if wanted.cpu_seconds:
+        limits[resource.RLIMIT_CPU] = wanted.cpu_seconds
+    for which, value in limits.items():
+        hard = resource.getrlimit(which)[1]
+        lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        grace = 1 if which == resource.RLIMIT_CPU else 0  # so that SIGXCPU comes before SIGKILL and tells why
+        resource.setrlimit(which, (lowest, lowest + grace))

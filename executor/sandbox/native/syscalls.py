@@ -1,0 +1,176 @@
+"""The system calls that the standard library does not offer, by number, through libc. Imported by the launcher: stdlib
+only. Each raises OSError with the name of the call; numbers are those of x86_64 and aarch64.
+"""
+
+import ctypes
+import os
+import platform
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+
+_X86_64 = {"pivot_root": 155, "seccomp": 317, "capset": 126}
+_AARCH64 = {"pivot_root": 41, "seccomp": 277, "capset": 91}
+NUMBERS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), {}) | {
+    "clone3": 435,
+    "close_range": 436,
+    "mount_setattr": 442,
+}
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+CLONE_PIDFD = 0x00001000
+CLONE_INTO_CGROUP = 0x200000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+AT_FDCWD = -100
+AT_RECURSIVE = 0x8000
+MOUNT_ATTR_RDONLY = 1
+MOUNT_ATTR_NOSUID = 2
+MOUNT_ATTR_NODEV = 4
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_CAPBSET_DROP = 24
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+SECCOMP_SET_MODE_FILTER = 1
+
+
+class CloneArgs(ctypes.Structure):
+    """struct clone_args of linux/sched.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_uint64)
+        for name in (
+            "flags",
+            "pidfd",
+            "child_tid",
+            "parent_tid",
+            "exit_signal",
+            "stack",
+            "stack_size",
+            "tls",
+            "set_tid",
+            "set_tid_size",
+            "cgroup",
+        )
+    )
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd"))
+
+
+class _SockFprog(ctypes.Structure):
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def _checked(result: int, call: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return result
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    result = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode() if kind else None,
+        ctypes.c_ulong(flags),
+        data.encode() if data else None,
+    )
+    _checked(result, f"mount {kind or 'bind'} on {target}")
+
+
+def unmount(target: str, flags: int) -> None:
+    _checked(_libc.umount2(os.fsencode(target), flags), f"umount2 {target}")
+
+
+def make_read_only(path: str, *, no_devices: bool = True, recursive: bool = True) -> None:
+    """Adds read-only and nosuid to a mount, and to those below it, and takes nothing away."""
+    attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | (MOUNT_ATTR_NODEV if no_devices else 0)
+    change = _MountAttr(attr_set=attributes)
+    result = _syscall(
+        NUMBERS["mount_setattr"],
+        AT_FDCWD,
+        os.fsencode(path),
+        AT_RECURSIVE if recursive else 0,
+        ctypes.byref(change),
+        ctypes.sizeof(change),
+    )
+    _checked(result, f"mount_setattr {path}")
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    _checked(_syscall(NUMBERS["pivot_root"], os.fsencode(new_root), os.fsencode(put_old)), "pivot_root")
+
+
+def unshare(flags: int) -> None:
+    _checked(_libc.unshare(flags), f"unshare {flags:#x}")
+
+
+def clone(flags: int, exit_signal: int, cgroup: int = -1) -> tuple[int, int]:
+    """(pid, pidfd) in the parent, (0, -1) in the child. Like fork, but runs none of Python's after-fork hooks: for a
+    single-threaded caller only.
+    """
+    pidfd = ctypes.c_int(-1)
+    arguments = CloneArgs(flags=flags | CLONE_PIDFD, pidfd=ctypes.addressof(pidfd), exit_signal=exit_signal)
+    if cgroup >= 0:
+        arguments.flags |= CLONE_INTO_CGROUP
+        arguments.cgroup = cgroup
+    pid = _checked(_syscall(NUMBERS["clone3"], ctypes.byref(arguments), ctypes.sizeof(arguments)), "clone3")
+    return (pid, pidfd.value) if pid else (0, -1)
+
+
+def prctl(option: int, value: int = 0, third: int = 0) -> None:
+    _checked(_libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(third), 0, 0), f"prctl {option}")
+
+
+def drop_bounding(capability: int) -> bool:
+    """False where this kernel has no such capability."""
+    return bool(_libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0)
+
+
+def clear_capabilities() -> None:
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    _checked(_syscall(NUMBERS["capset"], ctypes.byref(header), ctypes.byref(nothing)), "capset")
+
+
+def load_seccomp(program: bytes) -> None:
+    """`program`: struct sock_filter[], eight bytes each."""
+    code = ctypes.create_string_buffer(program, len(program))
+    description = _SockFprog(len=len(program) // 8, filter=ctypes.addressof(code))
+    _checked(_syscall(NUMBERS["seccomp"], SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(description)), "seccomp")
+
+
+def load_filters(programs: tuple[bytes, ...]) -> None:
+    for program in programs:
+        load_seccomp(program)
+
+
+def call(number: int, *arguments: int) -> int:
+    """A system call with plain numbers, for those that only ask; -1 where it fails."""
+    return int(_syscall(number, *(ctypes.c_long(argument) for argument in arguments)))
+
+
+def close_range(first: int, last: int) -> None:
+    _checked(_syscall(NUMBERS["close_range"], first, last, 0), "close_range")
