@@ -14,15 +14,17 @@ from executor.admission.approval import NoApprovers
 from executor.admission.capacity import Slots
 from executor.admission.idempotency import NoReplay
 from executor.admission.permission import DenyList
+from executor import codec
 from executor.catalogue import catalogue as catalogues
 from executor.catalogue.catalogue import Catalogue
 from executor.catalogue.diagnostic import Diagnostic
+from executor.codec import ToolOffer
 from executor.internal import ReadOutput
 from executor.model.errors import Misconfigured, Unavailable
 from executor.model.tool import Tool
 from executor.pipeline import Pipeline
 from executor.sandbox.contract import Backend
-from executor.sandbox.native.backend import NativeBackend, NativeSettings
+from executor.sandbox.native.backend import DEGRADABLE, NativeBackend, NativeSettings
 from executor.schema.nearest import did_you_mean, listed
 from executor.settings import Settings
 from executor.stores.files import FileOutputStore
@@ -39,21 +41,36 @@ class Service:
     catalogue: Catalogue
     warnings: tuple[Diagnostic, ...]
     """Of the catalogue."""
-    backend: Backend
+    offers: "Offers"
     outputs: FileOutputStore
     ledger: MemoryLedger
     pipeline: Pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """The catalogue, and what of it can run on this host."""
+
+    catalogue: Catalogue
+    backend: Backend
+    trouble: str | None = None
+    """Why no sandbox can be made at all."""
 
     def unavailable(self, tool: Tool) -> str | None:
         """Why the tool cannot run on this host; None where it can."""
         if tool.command is None:
             return None
+        if self.trouble:
+            return self.trouble
         image, program = tool.policy.image, tool.command.argv[0]
         if image not in self.backend.images():
             return f"there is no image {image!r} here; there are: {listed(self.backend.images())}"
         if not program.startswith("{{") and not self.backend.has_program(image, program):
             return f"the image {image!r} has no program {program!r}"
         return None
+
+    def offer(self, tool: Tool) -> ToolOffer:
+        return codec.offer(tool, self.unavailable(tool))
 
 
 def native_settings(settings: Settings) -> NativeSettings:
@@ -67,6 +84,10 @@ def native_settings(settings: Settings) -> NativeSettings:
 
 
 def native_backend(settings: Settings) -> Backend:
+    """Raises Misconfigured where `allow_degraded` names what nobody can do without."""
+    for name in settings.allow_degraded:
+        if name not in DEGRADABLE:
+            raise Misconfigured(f"allow_degraded names {name!r}; what can be done without is {listed(DEGRADABLE)}")
     return NativeBackend(native_settings(settings))
 
 
@@ -124,7 +145,7 @@ async def open_service(settings: Settings, make_backend: MakeBackend = native_ba
             settings=settings,
             catalogue=catalogue,
             warnings=warnings,
-            backend=backend,
+            offers=Offers(catalogue=catalogue, backend=backend),
             outputs=outputs,
             ledger=ledger,
             pipeline=Pipeline(
@@ -143,3 +164,20 @@ async def open_service(settings: Settings, make_backend: MakeBackend = native_ba
                 internal=ReadOutput(outputs),
             ),
         )
+
+
+@asynccontextmanager
+async def open_offers(settings: Settings, make_backend: MakeBackend = native_backend) -> AsyncIterator[Offers]:
+    """For those who only look. Where no sandbox can be made, the offers say so. Raises Misconfigured."""
+    catalogue, _ = load_catalogue(settings)
+    backend = make_backend(settings)
+    try:
+        prepare_state_dir(settings.state_dir)
+        await backend.start()
+    except Unavailable as error:
+        yield Offers(catalogue=catalogue, backend=backend, trouble=str(error))
+        return
+    try:
+        yield Offers(catalogue=catalogue, backend=backend)
+    finally:
+        await backend.stop()

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from executor.admission.arguments import check_files, parse
+from executor.admission.arguments import parse
+from executor.admission.deadline import within_deadline
+from executor.admission.input_files import check_files
 from executor.catalogue.catalogue import Catalogue
 from executor.catalogue.template import Rendered, render
-from executor.model.errors import ErrorCode, ErrorDetail, InvocationCancelled, InvocationError
+from executor.model.errors import InvocationCancelled, InvocationError
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
 from executor.model.outcome import Outcome, State
@@ -19,9 +22,6 @@ from executor.sandbox import session
 from executor.sandbox.contract import Backend
 from executor.sandbox.recorder import Observer, Outputs, Recorder
 from executor.stages import Approval, Capacity, Idempotency, Internal, Ledger, Permission
-
-ANSWER_SECONDS = 0.2
-"""Kept back of the caller's deadline, or a tenth of it, so that the outcome still reaches it."""
 
 
 class Pipeline:
@@ -54,22 +54,16 @@ class Pipeline:
         tool: Tool | None = None
         try:
             tool = self._catalogue.find(invocation.tool, invocation.version)
-            arguments = parse(invocation.arguments_json, tool)
-            check_files(invocation.files, invocation.collect, tool)
-            limits = tool.policy.limits.lowered_by(dict(invocation.limits))
-            rendered = render(tool, arguments)
+            call = _admitted(invocation, tool)
             self._permission.check(invocation.principal, tool)
-            if earlier := await self._idempotency.claim(invocation, tool, arguments):
+            if earlier := await self._idempotency.claim(invocation, tool, call.arguments):
                 return replace(earlier, replayed=True)
-            await self._approval.check(invocation, tool, arguments)
+            await self._approval.check(invocation, tool, call.arguments)
             async with self._capacity.slot(invocation.principal, tool, cancelled) as queue_ms:
-                limits = _within_deadline(limits, invocation.deadline)
+                call = replace(call, limits=within_deadline(call.limits, invocation.deadline, time.monotonic()))
                 await self._ledger.intend(invocation, tool)
                 observer.started(tool.version)
-                if tool.internal:
-                    outcome = await self._internal.answer(invocation, tool, arguments, limits)
-                else:
-                    outcome = await self._run(invocation, tool, rendered, limits, observer, cancelled)
+                outcome = await self._run(call, observer, cancelled)
                 outcome = replace(outcome, usage=replace(outcome.usage, queue_ms=queue_ms))
         except InvocationError as error:
             outcome = outcomes.failed(invocation, tool, error)
@@ -78,53 +72,59 @@ class Pipeline:
         await self._ledger.conclude(invocation, outcome)
         return outcome
 
-    async def _run(  # noqa: PLR0913 - what admission decided
-        self,
-        invocation: Invocation,
-        tool: Tool,
-        rendered: Rendered,
-        limits: Limits,
-        observer: Observer,
-        cancelled: asyncio.Event,
-    ) -> Outcome:
-        recorder = Recorder(self._outputs, invocation.principal.tenant, limits.text_bytes, observer)
-        ran = await session.run(
-            self._backend,
-            SandboxSpec(image=tool.policy.image, limits=limits, network=tool.policy.network),
-            Process(
-                argv=rendered.argv,
-                environment=rendered.environment,
-                stdin=rendered.stdin,
-                files=(*rendered.files, *invocation.files),
-                wall_seconds=limits.wall_seconds,
-                on_output_excess=tool.policy.on_output_excess,
-            ),
-            collect=invocation.collect,
-            on_output=recorder.on_output,
-            cancelled=cancelled,
-        )
+    async def _run(self, call: "_Call", observer: Observer, cancelled: asyncio.Event) -> Outcome:
+        invocation, policy, rendered = call.invocation, call.tool.policy, call.rendered
+        if rendered is None:
+            return await self._internal.answer(invocation, call.tool, call.arguments, call.limits)
+        recorder = Recorder(self._outputs, invocation.principal.tenant, call.limits.text_bytes, observer)
+        try:
+            ran = await session.run(
+                self._backend,
+                SandboxSpec(image=policy.image, limits=call.limits, network=policy.network),
+                Process(
+                    argv=rendered.argv,
+                    environment=rendered.environment,
+                    stdin=rendered.stdin,
+                    files=(*rendered.files, *invocation.files),
+                    wall_seconds=call.limits.wall_seconds,
+                    on_output_excess=policy.on_output_excess,
+                ),
+                collect=invocation.collect,
+                on_output=recorder.on_output,
+                cancelled=cancelled,
+            )
+        except BaseException:
+            await recorder.settle(keep=())
+            raise
         streams = {
-            name: present(recorder.excerpt(name), text_bytes=limits.text_bytes, ref=recorder.ref(name))
+            name: present(recorder.excerpt(name), text_bytes=call.limits.text_bytes, ref=recorder.ref(name))
             for name in StreamName
         }
         await recorder.settle(keep=[name for name in StreamName if streams[name].ref])
         refs = [await self._outputs.put(f.content, invocation.principal.tenant) for f in ran.collection.files]
-        return outcomes.conclude(invocation, tool, limits, ran, streams, refs)
+        return outcomes.conclude(invocation, call.tool, call.limits, ran, streams, refs)
 
 
-def _within_deadline(limits: Limits, deadline: float | None) -> Limits:
-    """Raises InvocationError(TIMEOUT) where the time is up before anything has started."""
-    if deadline is None:
-        return limits
-    left = deadline - time.monotonic()
-    left -= min(ANSWER_SECONDS, left / 10)
-    if left < 0.005:  # noqa: PLR2004 - less than it takes to make a sandbox
-        raise InvocationError(
-            ErrorDetail(
-                code=ErrorCode.TIMEOUT,
-                message="The caller's deadline had passed before the tool could start; nothing ran.",
-                retryable=True,
-                suggestion="Call again with a later deadline.",
-            )
-        )
-    return limits.lowered_by({"wall_seconds": left})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """An invocation that may run."""
+
+    invocation: Invocation
+    tool: Tool
+    arguments: dict[str, Any]
+    limits: Limits
+    rendered: Rendered | None
+    """None where the service answers itself."""
+
+
+def _admitted(invocation: Invocation, tool: Tool) -> _Call:
+    """Raises InvocationError for whatever the caller or its model must mend."""
+    arguments = parse(invocation.arguments_json, tool)
+    check_files(invocation.files, invocation.collect, tool)
+    return _Call(
+        invocation=invocation,
+        tool=tool,
+        arguments=arguments,
+        limits=tool.policy.limits.lowered_by(dict(invocation.limits)),
+        rendered=render(tool.command, arguments, tool.parameters) if tool.command else None,
+    )

@@ -5,7 +5,6 @@ apt-get, dpkg-deb and pip on the host; no container registry, no root.
 """
 
 import argparse
-import fcntl
 import json
 import os
 import sys
@@ -39,7 +38,11 @@ def build(recipe: Recipe, where: Places, *, force: bool) -> None:
     if present and present.get("built_from") == built_from and not force:
         print(f"{recipe.name}: up to date, {present.get('digest')} ({where.images / recipe.name})")
         return
-    with locked(where.cache), store.staged(where.images, recipe.name) as stage:
+    with (
+        store.locked(where.cache, "set XDG_CACHE_HOME"),
+        store.locked(where.images, "choose another by --images-dir"),
+        store.staged(where.images, recipe.name) as stage,
+    ):
         root = stage / "rootfs"
         packages = fill(recipe, architecture, where.cache, root)
         with step("compile, link, check"):
@@ -109,19 +112,6 @@ def verify(recipe: Recipe, where: Places) -> None:
 
 
 @contextmanager
-def locked(cache: Path) -> Iterator[None]:
-    """One build at a time for each cache: apt's own lock would refuse instead of waiting."""
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        handle = (cache / "lock").open("w")
-    except OSError as error:
-        raise BuildError(f"{cache}: cannot be written ({error.strerror}); set XDG_CACHE_HOME") from error
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
 def step(title: str) -> Iterator[None]:
     started = time.monotonic()
     print(f"  {title}", end="", flush=True)
@@ -162,10 +152,7 @@ def main(arguments: Sequence[str]) -> int:
                 verify(recipe, where)
             else:
                 build(recipe, where, force=options.force)
-    except BuildError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:  # of the host: a full disk, a program that may not be run
+    except (BuildError, OSError) as error:  # OSError is the host's: a full disk, a program that may not be run
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

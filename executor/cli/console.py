@@ -3,6 +3,7 @@
 rich is loaded only for a terminal, which makes every other start faster.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -23,6 +24,10 @@ def out(text: str) -> None:
     if text and not text.endswith("\n") and sys.stdout.isatty():
         sys.stdout.write("\n")
     sys.stdout.flush()
+
+
+def out_json(value: object) -> None:
+    out(json.dumps(value, indent=2, ensure_ascii=False, default=dict) + "\n")
 
 
 def out_bytes(data: bytes) -> None:

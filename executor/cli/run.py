@@ -1,7 +1,6 @@
 """`executor run`: one call, here or at a server."""
 
 import asyncio
-import json
 import math
 import os
 import re
@@ -97,7 +96,7 @@ def _trace_id(trace_id: str | None) -> str | None:
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
-        console.out(json.dumps(codec.outcome_to_json(outcome), indent=2, ensure_ascii=False) + "\n")
+        console.out_json(codec.outcome_to_json(outcome))
         return
     console.out(outcome.stdout.text)
     console.note(outcome.stderr.text)

@@ -57,12 +57,13 @@ class Limits:
             )
         chosen = {name: getattr(self, name) for name in LIMIT_NAMES}
         for name, value in asked.items():
-            kind = type(chosen[name])
-            chosen[name] = kind(min(chosen[name], max(value, 1) if kind is int else value))
+            lower = min(chosen[name], value)
+            chosen[name] = max(1, int(lower)) if name in _WHOLE else lower
         return Limits(**chosen)
 
 
 LIMIT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Limits))
+_WHOLE = frozenset(f.name for f in fields(Limits) if isinstance(f.default, int))
 
 
 def _violation(name: str, value: float) -> Violation | None:

@@ -35,7 +35,7 @@ def failed(invocation: Invocation, tool: Tool | None, error: InvocationError) ->
     return outcome
 
 
-def conclude(  # noqa: PLR0913 - what the stages found out
+def conclude(  # noqa: PLR0913, PLR0917 - what the stages found out
     invocation: Invocation,
     tool: Tool,
     limits: Limits,

@@ -1,4 +1,4 @@
-"""The directory of an output store: what lies where, reached by descriptor only. Synchronous; knows no time and no quota.
+"""The directory of an output store: what lies where, reached by descriptor only. Synchronous; no time, no quota.
 
 `root/<hash of the tenant>/<name>` is what is stored. What is being written lies in `root/tmp-<random>`, which its
 process keeps locked: whoever opens the root later removes those whose process is gone. Several processes may share it.

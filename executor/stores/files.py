@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from executor.model.errors import BadRequest, NotFound, Unavailable
-from executor.stores.directory import StoreDirectory, Stored
+from executor.stores.directory import Stored, StoreDirectory
 
 _REF = re.compile(r"out_[A-Za-z0-9_-]{26,64}")
 _MEMORY_BYTES = 256 * 1024

@@ -21,6 +21,9 @@ _SETTING = re.compile(r"Acquire::(?:https?|ftp|Retries|ForceIPv[46]|Check-Valid-
 _URI = re.compile(r"'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})")
 _FAILED = re.compile(r"^E: Failed to fetch (?P<uri>\S+)\s+(?P<reason>.*)$", re.MULTILINE)
 
+_NAMED = 3
+"""Failed downloads that a message tells one by one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
@@ -98,7 +101,7 @@ class PrivateApt:
         self._config.write_text("\n".join(self._settings()) + "\n", encoding="utf-8")
         done = self._apt_get("update", "-qq")
         if done.returncode or done.stderr.strip():
-            print(f" (note: apt-get update says: {done.stderr.strip()})", end="")
+            print(f" (note: apt-get update says: {'; '.join(done.stderr.splitlines())})", end="")
 
     def resolve(self, packages: Sequence[str]) -> list[Package]:
         # With the real archive directory apt would leave out what it has already downloaded.
@@ -113,7 +116,8 @@ class PrivateApt:
         done = self._apt_get("install", "--download-only", "-qq", "-y", *packages)
         if done.returncode:
             failed = failed_downloads(done.stderr)
-            what = "; ".join(failed) if failed else done.stderr.strip()
+            more = f"; and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+            what = "; ".join(failed[:_NAMED]) + more if failed else done.stderr.strip()
             raise BuildError(f"download failed: {what}. Is the mirror reachable? Build again to go on from here")
         return [self._checked(package) for package in resolved]
 

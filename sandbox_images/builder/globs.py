@@ -16,8 +16,12 @@ def translate(glob: str) -> str:
 
 
 def merged(path: str) -> str:
-    """The path as it lies in a merged /usr: `./bin/sh` is `usr/bin/sh`."""
+    """The path as it lies in a merged /usr: `./bin/sh` is `usr/bin/sh`. Empty for the root and for what is a link into
+    /usr itself: those are there before the first package.
+    """
     clean = "/".join(part for part in path.split("/") if part not in ("", "."))
+    if clean in MERGED:
+        return ""
     return f"usr/{clean}" if clean.split("/", 1)[0] in MERGED else clean
 
 

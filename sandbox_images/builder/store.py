@@ -1,6 +1,7 @@
 """The images directory: `<name>/rootfs/` and `<name>/image.json`, replaced as a whole or not at all."""
 
 import ctypes
+import fcntl
 import json
 import os
 import shutil
@@ -25,15 +26,24 @@ def metadata(image: Path) -> Mapping[str, object] | None:
 
 
 @contextmanager
-def staged(images_dir: Path, name: str) -> Iterator[Path]:
-    """A new directory beside the image, which takes its place when the block ends well."""
+def locked(directory: Path, remedy: str) -> Iterator[None]:
+    """One build at a time; others wait. apt's own lock would refuse instead."""
     try:
-        images_dir.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=images_dir))
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = (directory / ".lock").open("w")
     except OSError as error:
-        raise BuildError(
-            f"{images_dir}: cannot be written ({error.strerror}); choose another by --images-dir"
-        ) from error
+        raise BuildError(f"{directory}: cannot be written ({error.strerror}); {remedy}") from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def staged(images_dir: Path, name: str) -> Iterator[Path]:
+    """A new directory beside the image, which takes its place when the block ends well. Under the lock alone."""
+    for abandoned in images_dir.glob(f".{name}-*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    stage = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=images_dir))
     try:
         stage.chmod(0o755)
         yield stage

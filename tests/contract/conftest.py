@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,15 +28,20 @@ def programs(backend_name: str) -> Programs:
 
 @pytest.fixture
 async def backend(backend_name: str, tmp_path: Path) -> AsyncIterator[Backend]:
-    before = census(str(tmp_path))
+    before, tasks_before = census(str(tmp_path)), other_tasks()
     backend = make_fake_backend() if backend_name == "fake" else make_native_backend(tmp_path / "state")
     await start_or_skip(backend)
     try:
         yield backend
     finally:
         await backend.stop()
+    assert other_tasks() == tasks_before
     left = await asyncio.to_thread(settled, before)
     assert left == {}, f"left behind by the {backend.name} backend: {left}"
+
+
+def other_tasks() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 @pytest.fixture

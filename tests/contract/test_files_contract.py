@@ -101,7 +101,7 @@ async def test_a_named_pipe_is_refused_without_waiting(bench: Bench, programs: P
     result = await bench.run(programs.fifo("pipe"), collect=("*",))
     assert result.report.exit_code == 0, result.stderr
     assert result.collection.files == ()
-    assert "regular" in refused(result.collection)["pipe"]
+    assert "pipe" in refused(result.collection)["pipe"]
 
 
 async def test_a_name_of_any_bytes_is_returned_escaped(bench: Bench, programs: Programs):

@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from executor.catalogue.document import Mark, Unreadable, read
 
@@ -99,3 +101,11 @@ def test_a_bomb_of_brackets_is_refused_without_a_recursion_error(content):
 
 def test_a_byte_order_mark_is_no_part_of_the_first_key():
     assert read(b"\xef\xbb\xbfa: 1\n").value == {"a": 1}
+
+
+@given(st.binary(max_size=60) | st.text("{}[]:,-?&*!|>'\"%@` \n\t#ab1.~<=", max_size=60).map(str.encode))
+def test_any_bytes_are_a_document_or_refused_with_a_place(content):
+    try:
+        assert read(content).locate(()).line >= 1
+    except Unreadable as error:
+        assert error.mark.line >= 1  # noqa: PT017 - either

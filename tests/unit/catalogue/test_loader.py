@@ -1,6 +1,9 @@
+import json
 import textwrap
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from executor.catalogue.diagnostic import Severity
 from executor.catalogue.loader import Source, load_one
@@ -77,7 +80,7 @@ def test_a_diagnostic_reads_as_file_line_column():
             3,
             "warning",
         ),
-        ("who]", "whom]", "required-unknown", 8, "error"),
+        ("who]", "whom]", "required-unknown", 9, "error"),
         ("  additionalProperties: false\n", "", "open-object", 6, "error"),
         ("      description: Name of the person.\n", "", "parameter-description", 11, "error"),
         ("      type: string\n", "", "parameter-type", 11, "error"),
@@ -166,3 +169,27 @@ def test_the_digest_covers_the_image_the_limits_and_nothing_of_the_layout():
     assert digest(GOOD).startswith("sha256:")
     others = {digest(GOOD, "other"), digest(GOOD + "limits: {processes: 3}\n"), digest(GOOD + "idempotent: true\n")}
     assert len(others | {digest(GOOD)}) == 4
+
+
+@given(
+    st.integers(0, len(GOOD)),
+    st.integers(0, 30),
+    st.sampled_from(["", "3", "[]", "{}", "null", "true", "x: y", '"{{who}}"', "\n", " ", "- ", "$ref: x", "[", ": "]),
+)
+def test_a_damaged_manifest_is_told_and_never_a_traceback(start, length, put_in):
+    loaded, diagnostics = load_one(Source("x", (GOOD[:start] + put_in + GOOD[start + length :]).encode()), "host")
+    assert (loaded is None) == any(d.severity is Severity.ERROR for d in diagnostics)
+
+
+@pytest.mark.parametrize(
+    "key", ["properties", "required", "anyOf", "items", "$defs", "type", "additionalProperties", "prefixItems"]
+)
+@pytest.mark.parametrize("value", [3, "text", None, True, [], {}, [3], {"a": 3}, {"a": None}, [[]], {"a": True}])
+def test_any_value_of_a_schema_keyword_is_told_and_never_a_traceback(key, value):
+    assert (
+        changed("  required: [who]\n", f"  $comment: x\n  not: {{{json.dumps(key)}: {json.dumps(value)}}}\n")
+        is not None
+    )
+    schema = {"type": "object", "additionalProperties": False, key: value}
+    text = GOOD[: GOOD.index("parameters:")] + f"parameters: {json.dumps(schema)}\n" + GOOD[GOOD.index("command:") :]
+    assert said(text)

@@ -4,15 +4,13 @@ import asyncio
 from collections.abc import Awaitable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from executor.model.errors import ErrorCode, InvocationError, Unavailable
 from executor.model.invocation import InputFile
 from executor.model.limits import Limits
 from executor.model.run import Collection, End, Process, RefusedFile, RunReport, SandboxSpec, StreamName
 from executor.sandbox.fake import FakeBackend
-from executor.sandbox.fake_collect import escaped, matches, pick
+from executor.sandbox.fake_collect import pick
 from executor.sandbox.fake_machine import Call, Entry
 
 SPEC = SandboxSpec(image="host", limits=Limits())
@@ -48,6 +46,30 @@ async def test_a_break_in_a_child_breaks_the_run():
     backend = await started()
     with pytest.raises(InvocationError):
         await run(backend, "steps", "spawn", "fault", ";", "sleep", "60")
+
+
+async def test_no_task_is_left_when_a_run_returns():
+    sandbox = await (await started()).open(SPEC)
+    before = asyncio.all_tasks()
+    argv = ("steps", "spawn", "sleep", "60", ";", "spawn", "yes", ";", "exit", "3")
+    report = await sandbox.run(Process(argv=argv, wall_seconds=5), lambda _stream, _data: None)
+    assert report.exit_code == 3
+    assert asyncio.all_tasks() == before
+    await sandbox.close()
+
+
+async def test_no_task_is_left_when_a_cancelled_run_surfaces():
+    sandbox = await (await started()).open(SPEC)
+    before = asyncio.all_tasks()
+    argv = ("steps", "spawn", "sleep", "60", ";", "echo", "ready", ";", "sleep", "60")
+    ready = asyncio.Event()
+    run = asyncio.ensure_future(sandbox.run(Process(argv=argv, wall_seconds=5), lambda _stream, _data: ready.set()))
+    await ready.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert asyncio.all_tasks() == before
+    await sandbox.close()
 
 
 async def test_a_test_brings_its_own_programs():
@@ -154,19 +176,6 @@ def test_a_count_of_one_refuses_the_second_file():
     entries = {"a": Entry(content=b"1"), "b": Entry(content=b"2")}
     collection = pick(entries, ("*",), (), Limits(artifact_count=1))
     assert collection.refused == (RefusedFile(path="b", reason="more files than artifact_count allows"),)
-
-
-@given(st.lists(st.text(alphabet="abc.", min_size=1, max_size=3), min_size=1, max_size=4).map("/".join))
-def test_every_path_matches_itself_and_the_glob_of_everything(path: str):
-    assert matches(path, path)
-    assert matches("**", path)
-    assert matches(f"**/{path}", path)
-    assert matches("*", path) is ("/" not in path)
-
-
-@given(st.binary(max_size=20))
-def test_an_escaped_name_can_be_shown(name: bytes):
-    assert escaped(name.decode("utf-8", "surrogateescape")).isprintable()
 
 
 def test_nothing_matched_is_an_empty_collection():
