@@ -4,22 +4,25 @@ The backend starts first: its launcher is forked from this process, and gRPC, on
 here imports gRPC at its top.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from executor import codec
 from executor.admission.approval import NoApprovers
 from executor.admission.capacity import Slots
 from executor.admission.idempotency import NoReplay
 from executor.admission.permission import DenyList
-from executor import codec
 from executor.catalogue import catalogue as catalogues
 from executor.catalogue.catalogue import Catalogue
 from executor.catalogue.diagnostic import Diagnostic
 from executor.codec import ToolOffer
 from executor.internal import ReadOutput
+from executor.model.address import default_address
 from executor.model.errors import Misconfigured, Unavailable
 from executor.model.tool import Tool
 from executor.pipeline import Pipeline
@@ -29,6 +32,9 @@ from executor.schema.nearest import did_you_mean, listed
 from executor.settings import Settings
 from executor.stores.files import FileOutputStore
 from executor.stores.memory import MemoryLedger
+
+if TYPE_CHECKING:
+    from executor.ingress.server import Server
 
 MakeBackend = Callable[[Settings], Backend]
 
@@ -181,3 +187,34 @@ async def open_offers(settings: Settings, make_backend: MakeBackend = native_bac
         yield Offers(catalogue=catalogue, backend=backend)
     finally:
         await backend.stop()
+
+
+@asynccontextmanager
+async def listening(service: Service) -> AsyncIterator["Server"]:
+    """The gRPC server on top of an open service. Raises Unavailable, Misconfigured."""
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # read when gRPC is loaded; nothing forks from here on
+    from executor.ingress.server import Server  # noqa: PLC0415 - see above
+
+    settings = service.settings
+    server = Server(
+        pipeline=service.pipeline,
+        catalogue=service.catalogue,
+        outputs=service.outputs,
+        addresses=settings.listen or (default_address(),),
+        unavailable=service.offers.unavailable,
+        heartbeat_seconds=settings.heartbeat_seconds,
+    )
+    async with server:
+        sweeping = asyncio.create_task(_sweep(service.outputs, settings.output_ttl_seconds))
+        try:
+            yield server
+        finally:
+            sweeping.cancel()
+            await asyncio.wait((sweeping,))
+
+
+async def _sweep(outputs: FileOutputStore, ttl_seconds: float) -> None:
+    """What is expired is unreadable at once; this gives its room back."""
+    while True:
+        await asyncio.sleep(min(60.0, ttl_seconds))
+        await outputs.sweep()

@@ -7,7 +7,8 @@ the next page can begin where this one ended.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from executor.admission.arguments import echo
@@ -26,7 +27,7 @@ NOTICE_BYTES = 160
 
 
 class Reader(Protocol):
-    def read(self, ref: str, tenant: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+    def read(self, ref: str, tenant: str, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
         """Raises NotFound."""
         ...
 
@@ -40,8 +41,9 @@ class ReadOutput:
         began = self._clock()
         _refuse_both(arguments, invocation)
         try:
-            async with asyncio.timeout(limits.wall_seconds):
-                taken = await reading.take(self._selected(invocation, arguments), _room(limits))
+            source = self._outputs.read(arguments["ref"], invocation.principal.tenant)
+            async with asyncio.timeout(limits.wall_seconds), aclosing(source):
+                taken = await reading.take(_selected(source, arguments), _room(limits))
         except NotFound as error:
             raise _unfit(invocation, "/ref", "ref", str(error), _ABSENT) from None
         except BadRequest as error:
@@ -62,11 +64,11 @@ class ReadOutput:
             usage=Usage(wall_ms=(self._clock() - began) * 1000),
         )
 
-    def _selected(self, invocation: Invocation, arguments: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        source = self._outputs.read(arguments["ref"], invocation.principal.tenant)
-        if "regex" in arguments:
-            return reading.grep(source, arguments["regex"])
-        return reading.lines(source, arguments.get("start", 0), arguments.get("end"))
+
+def _selected(source: AsyncIterator[bytes], arguments: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    if "regex" in arguments:
+        return reading.grep(source, arguments["regex"])
+    return reading.lines(source, arguments.get("start", 0), arguments.get("end"))
 
 
 _ABSENT = "Give the `ref` of an earlier result exactly as it was given; where its time is up, call that tool again."
@@ -97,7 +99,9 @@ def _notice(content: bytes, arguments: Mapping[str, Any]) -> str:
         return "[more lines match: use a narrower expression, or read by lines]"
     following = int(arguments.get("start", 0)) + content.count(b"\n")
     if not content.endswith(b"\n"):
-        return f"[line {following} is longer than an answer: search it with a regex, or go on with start={following + 1}]"
+        return (
+            f"[line {following} is longer than an answer: search it with a regex, or go on with start={following + 1}]"
+        )
     return f"[there is more: go on with start={following}]"
 
 

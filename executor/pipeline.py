@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from executor.admission.arguments import parse
+from executor.admission.arguments import echo, parse
 from executor.admission.deadline import within_deadline
 from executor.admission.input_files import check_files
 from executor.catalogue.catalogue import Catalogue
@@ -66,7 +66,7 @@ class Pipeline:
                 outcome = await self._run(call, observer, cancelled)
                 outcome = replace(outcome, usage=replace(outcome.usage, queue_ms=queue_ms))
         except InvocationError as error:
-            outcome = outcomes.failed(invocation, tool, error)
+            outcome = outcomes.failed(invocation, tool, error.detail, echo(invocation.arguments_json))
         except InvocationCancelled:
             outcome = outcomes.stopped(invocation, tool, State.CANCELLED)
         await self._ledger.conclude(invocation, outcome)

@@ -33,9 +33,7 @@ class Approval(Protocol):
 
 
 class Capacity(Protocol):
-    def slot(
-        self, principal: Principal, tool: Tool, cancelled: asyncio.Event
-    ) -> AbstractAsyncContextManager[float]:
+    def slot(self, principal: Principal, tool: Tool, cancelled: asyncio.Event) -> AbstractAsyncContextManager[float]:
         """Holds a place while the block runs; gives the milliseconds waited for it.
 
         Raises InvocationError(OVERLOADED), and InvocationCancelled while it waits.
@@ -60,8 +58,6 @@ class Ledger(Protocol):
 
 
 class Internal(Protocol):
-    async def answer(
-        self, invocation: Invocation, tool: Tool, arguments: Mapping[str, Any], limits: Limits
-    ) -> Outcome:
+    async def answer(self, invocation: Invocation, tool: Tool, arguments: Mapping[str, Any], limits: Limits) -> Outcome:
         """For tools that the service answers itself."""
         ...

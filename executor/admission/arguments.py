@@ -30,7 +30,7 @@ _compiled: OrderedDict[str, tuple[Mapping[str, Any], Validator]] = OrderedDict()
 def parse(raw: str, tool: Tool, *, max_bytes: int = MAX_ARGUMENTS_BYTES, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     """The arguments, valid for the tool; an empty text means none.
 
-    Raises InvocationError with `echo_arguments`: PAYLOAD_TOO_LARGE, INVALID_JSON or SCHEMA_VIOLATION. Nothing else is
+    Raises InvocationError: PAYLOAD_TOO_LARGE, INVALID_JSON or SCHEMA_VIOLATION. Nothing else is
     raised for anything that `raw` may be.
     """
     _refuse_large(raw, max_bytes)
@@ -43,8 +43,7 @@ def parse(raw: str, tool: Tool, *, max_bytes: int = MAX_ARGUMENTS_BYTES, max_dep
                 message=f"The arguments of `{tool.name}` do not fit its schema: {_summary(found)}",
                 violations=found,
                 suggestion=mend_arguments(tool, found),
-            ),
-            echo(raw),
+            )
         )
     return value
 
@@ -72,8 +71,7 @@ def _refuse_large(raw: str, max_bytes: int) -> None:
             message=message,
             violations=(Violation(pointer="", keyword="size", message=message),),
             suggestion="Send less in the arguments; put large data into an input file and pass its path.",
-        ),
-        echo(raw),
+        )
     )
 
 
@@ -83,10 +81,10 @@ def _object(raw: str, tool: Tool, max_depth: int) -> dict[str, Any]:
     try:
         value = read(raw, max_depth)
     except Refused as refused:
-        raise _invalid_json(raw, tool, refused.violations) from None
+        raise _invalid_json(tool, refused.violations) from None
     if not isinstance(value, dict):
         message = f"The arguments must be a JSON object, not {_KINDS[type(value)]}."
-        raise _invalid_json(raw, tool, (Violation(pointer="", keyword="type", message=message),))
+        raise _invalid_json(tool, (Violation(pointer="", keyword="type", message=message),))
     return value
 
 
@@ -100,14 +98,14 @@ _KINDS: Mapping[type, str] = {
 }
 
 
-def _invalid_json(raw: str, tool: Tool, found: tuple[Violation, ...]) -> InvocationError:
+def _invalid_json(tool: Tool, found: tuple[Violation, ...]) -> InvocationError:
     detail = ErrorDetail(
         code=ErrorCode.INVALID_JSON,
         message=f"The arguments of `{tool.name}` are not valid JSON: {_summary(found)}",
         violations=found,
         suggestion=mend_json(tool),
     )
-    return InvocationError(detail, echo(raw))
+    return InvocationError(detail)
 
 
 def _summary(found: tuple[Violation, ...]) -> str:

@@ -23,6 +23,7 @@ _MAX_NUMBER_CHARS = 64
 _Number = TypeVar("_Number", int, float)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NULL = re.compile(r"(?:null|Null|NULL|~|)")
 _TRUE = re.compile(r"(?:true|True|TRUE)")
 _FALSE = re.compile(r"(?:false|False|FALSE)")
@@ -142,7 +143,7 @@ class _Composer:
         items: dict[str, Any] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             mark = _mark(event.start_mark)
-            if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
+            if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None or _SURROGATE.search(event.value):
                 raise Unreadable(mark, "yaml-key", "a key must be a plain text, without anchor or alias")
             if event.value in items:
                 message = f"the key `{brief(event.value, 80)}` stands here for the second time"
@@ -159,6 +160,8 @@ def _check_tag(tag: str | None, kind: str, mark: Mark) -> None:
 
 
 def _scalar(event: Any, mark: Mark) -> Any:  # noqa: ANN401
+    if _SURROGATE.search(event.value):  # libyaml refuses it, the parser in Python does not
+        raise Unreadable(mark, "yaml-encoding", "a lone surrogate is no character")
     plain, _ = event.implicit
     if plain and event.tag is None:
         return _resolved(event.value, mark)

@@ -75,7 +75,8 @@ def render(command: Command, arguments: Mapping[str, Any], schema: Mapping[str, 
         argv=argv,
         stdin=_filled(command.stdin or "", texts).encode(),
         files=tuple(
-            InputFile(path=path, content=_filled(template, texts).encode()) for path, template in command.files.items()
+            InputFile(path=path, content=_filled(template, texts).encode(), internal=True)
+            for path, template in command.files.items()
         ),
         environment=dict(command.environment),
     )

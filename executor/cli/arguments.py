@@ -6,9 +6,8 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from executor.cli.exits import Misuse
@@ -38,7 +37,7 @@ class Given:
     """The arguments as the user gave them, every file read."""
 
     verbatim: str | None = None
-    texts: Mapping[str, str] = MappingProxyType({})
+    texts: Mapping[str, str] = field(default_factory=dict)
     """By name; what each means depends on the type of the parameter."""
 
     def as_json(self, schema: Mapping[str, Any]) -> str:

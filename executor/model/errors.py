@@ -10,7 +10,7 @@ ExecutorError
     └── Misconfigured      a setting, catalogue or image that the operator must mend
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -111,7 +111,8 @@ class Violation:
     pointer: str
     """JSON Pointer (RFC 6901) to the value; `""` is the whole document."""
     keyword: str
-    """The JSON Schema keyword, or `syntax`, `duplicateKey`, `depth`, `size`, `path` for what precedes the schema."""
+    """The JSON Schema keyword, or what no schema says: `syntax`, `duplicateKey`, `nonFinite`, `trailing`, `depth`,
+    `size`, `range`, `path`, `nul`, `surrogate`; `more` counts those that were left out."""
     message: str
 
 
@@ -145,8 +146,6 @@ class InvocationError(ExecutorError):
     """One tool call cannot be done, or failed; the pipeline turns it into an outcome with state FAILED."""
 
     detail: ErrorDetail
-    echo_arguments: str | None = field(default=None)
-    """The arguments as received, where the caller's model needs to see them again."""
 
     def __str__(self) -> str:
         return f"{self.detail.code}: {self.detail.message}"

@@ -30,8 +30,7 @@ class Command:
     """How arguments become a process. A `{{name}}` is replaced by exactly one literal value."""
 
     argv: tuple[str, ...]
-    """Templates; each item becomes exactly one argument. An item that is a single `{{name}}` of an absent optional
-    parameter is left out."""
+    """Templates; each item becomes exactly one argument, or none where an optional parameter in it is absent."""
     stdin: str | None = None
     """Template of what the program reads on standard input."""
     files: Mapping[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from executor.model.errors import ErrorClass, ErrorDetail, InvocationError
+from executor.model.errors import ErrorClass, ErrorDetail
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
 from executor.model.outcome import Artifact, Outcome, Ran, State, Stream
@@ -28,11 +28,10 @@ def stopped(invocation: Invocation, tool: Tool | None, state: State, error: Erro
     )
 
 
-def failed(invocation: Invocation, tool: Tool | None, error: InvocationError) -> Outcome:
-    outcome = stopped(invocation, tool, State.FAILED, error.detail)
-    if error.detail.error_class is ErrorClass.INVALID_ARGUMENT:
-        return replace(outcome, arguments_echo=error.echo_arguments)
-    return outcome
+def failed(invocation: Invocation, tool: Tool | None, error: ErrorDetail, echo: str) -> Outcome:
+    """`echo`: the arguments as received, which come back where the model is to mend them."""
+    outcome = stopped(invocation, tool, State.FAILED, error)
+    return replace(outcome, arguments_echo=echo) if error.error_class is ErrorClass.INVALID_ARGUMENT else outcome
 
 
 def conclude(  # noqa: PLR0913, PLR0917 - what the stages found out

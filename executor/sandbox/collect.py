@@ -1,10 +1,10 @@
-"""Brings files back from a sandbox's /workspace, by descriptor, never by path. Called in a thread, after the tree is dead.
+"""Brings files back from a sandbox's /workspace, by descriptor, never by path. In a thread, after the tree is dead.
 
-What lies there was made by the sandbox: every name, kind, size and depth is hostile. Each directory is reached one name
-at a time from the descriptor of the root, at most two descriptors being open, so no tree however deep uses them up. A
-size is checked before a byte is read. Nothing is followed: no symbolic link, no mount.
+What lies there was made by the sandbox: every name, kind, size and depth is hostile. Each directory is reached one
+name at a time from the descriptor of the root, at most two descriptors being open, so no tree however deep uses them
+up. A size is checked before a byte is read. Nothing is followed: no symbolic link, no mount.
 
-First the names are found, bounded by `MAX_ENTRIES`; then, in bytewise order of their paths, files are read until
+First the names are found, bounded by `MAX_ENTRIES`; then, in bytewise order of their names, files are read until
 `artifact_count` or `artifact_bytes` is used up.
 """
 
@@ -35,6 +35,7 @@ _KINDS = {
 }
 
 Path = tuple[bytes, ...]
+"""Its names, from below /workspace on."""
 
 
 def collect_files(
@@ -44,12 +45,12 @@ def collect_files(
 
     `exclude` are relative paths that are left out without a word. Never raises for anything that lies there.
     """
-    search = _Search(Globs(globs), frozenset(os.fsencode(path) for path in exclude), max_depth)
+    search = _Search(Globs(globs), frozenset(path.encode("utf-8", "surrogateescape") for path in exclude), max_depth)
     search.look_below(dir_fd)
     reader = _Reader(limits)
     for path, reason in sorted(search.found.items()):
         reader.take(dir_fd, path, reason)
-    return Collection(files=tuple(reader.files), refused=_bounded(reader.refused))
+    return Collection(files=tuple(reader.files), refused=reader.all_refused())
 
 
 def display(path: Path) -> str:
@@ -72,13 +73,6 @@ def _shown(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - what fits into four digits
 
 
-def _bounded(refused: list[RefusedFile]) -> tuple[RefusedFile, ...]:
-    more = len(refused) - MAX_REFUSED
-    if more <= 0:
-        return tuple(refused)
-    return (*refused[:MAX_REFUSED], RefusedFile(path=".", reason=f"{more} more were refused"))
-
-
 @dataclass(slots=True)
 class _Search:
     globs: Globs
@@ -90,7 +84,7 @@ class _Search:
 
     def look_below(self, dir_fd: int) -> None:
         waiting: list[tuple[Path, States]] = [((), self.globs.start())]
-        while waiting:
+        while waiting and self.entries < MAX_ENTRIES:
             path, states = waiting.pop()
             try:
                 with _directory(dir_fd, path) as fd:
@@ -104,10 +98,10 @@ class _Search:
         """Gives the directories that are to be looked into."""
         with os.scandir(fd) as entries:
             for entry in entries:
-                if self.entries == MAX_ENTRIES:
-                    self.found[parent] = f"there are more than {MAX_ENTRIES} files; the rest was not looked at"
-                    return
                 self.entries += 1
+                if self.entries >= MAX_ENTRIES:
+                    self.found[()] = f"there are {MAX_ENTRIES} files or more; the rest was not looked at"
+                    return
                 path = (*parent, os.fsencode(entry.name))
                 below = self.globs.step(states, entry.name)
                 if entry.is_dir(follow_symlinks=False):
@@ -131,23 +125,35 @@ class _Search:
 
 
 class _Reader:
-    """Reads within what is left of the limits."""
+    """Reads within what is left of the limits; tells at most `MAX_REFUSED` refusals, and how many more there were."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._left_bytes = limits.artifact_bytes
         self.files: list[CollectedFile] = []
-        self.refused: list[RefusedFile] = []
+        self._refused: list[RefusedFile] = []
+        self._more = 0
+
+    def all_refused(self) -> tuple[RefusedFile, ...]:
+        more = (RefusedFile(path=".", reason=f"{self._more} more were refused"),) if self._more else ()
+        return (*self._refused, *more)
 
     def take(self, dir_fd: int, path: Path, reason: str | None) -> None:
+        if len(self.files) >= self._limits.artifact_count and len(self._refused) == MAX_REFUSED:
+            self._more += 1  # not even looked at
+            return
         if reason is None:
             try:
                 with _directory(dir_fd, path[:-1]) as parent:
                     reason = self._read(parent, path)
             except OSError as error:
                 reason = beneath.reason(error)
-        if reason is not None:
-            self.refused.append(RefusedFile(path=display(path), reason=reason))
+        if reason is None:
+            return
+        if len(self._refused) == MAX_REFUSED:
+            self._more += 1
+        else:
+            self._refused.append(RefusedFile(path=display(path), reason=reason))
 
     def _read(self, parent: int, path: Path) -> str | None:
         """The reason why it was refused, or None where it was read."""

@@ -3,8 +3,8 @@
 `*` and `?` match within one name, `[...]` one character of it, `**` any number of directories, and at the end of a glob
 every file below. A leading dot is like any other character. A glob that is absolute or has a `..` matches nothing.
 
-Matching goes along with the walk: a `States` says how far each glob has come, so a name is looked at once for each place
-it may stand for, whatever the globs; and a directory below which nothing can match is never opened.
+Matching goes along with the walk: a `States` says how far each glob has come, so a name is looked at once for each
+place it may stand for, whatever the globs; and a directory below which nothing can match is never opened.
 """
 
 import fnmatch

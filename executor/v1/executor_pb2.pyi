@@ -842,7 +842,7 @@ class Violation(_message.Message):
     pointer: _builtins.str
     """JSON Pointer (RFC 6901)."""
     keyword: _builtins.str
-    """JSON Schema keyword, or what precedes the schema: `syntax`, `duplicateKey`, `depth`, `size`, `path`."""
+    """JSON Schema keyword, or what no schema says, such as `syntax`, `duplicateKey`, `depth`, `size`, `path`, `nul`."""
     message: _builtins.str
     """What is wrong."""
     def __init__(

@@ -2,26 +2,34 @@
 
 import asyncio
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from executor.model.errors import ErrorCode, InvocationError
-from executor.model.run import End, SandboxSpec
+from executor.model.run import End, RunReport, SandboxSpec
 from executor.sandbox.contract import Backend, Sandbox
 from tests.support.bench import Bench, Heard, process
 from tests.support.census import census, processes_with, settled
 from tests.support.programs import Programs
 
 
-async def running(sandbox: Sandbox, programs: Programs, word: str) -> asyncio.Task[object]:
-    """A run that has begun: its tree sleeps for `word` seconds."""
+@asynccontextmanager
+async def running(sandbox: Sandbox, programs: Programs, word: str) -> AsyncIterator[asyncio.Task[RunReport]]:
+    """A run that has begun: its tree sleeps for `word` seconds. Ended with the block, whatever the test finds."""
     heard = Heard()
-    task: asyncio.Task[object] = asyncio.ensure_future(sandbox.run(process(programs.tree(word)), heard))
-    await asyncio.wait_for(heard.first.wait(), 10)
-    return task
+    task = asyncio.ensure_future(sandbox.run(process(programs.tree(word)), heard))
+    try:
+        await asyncio.wait_for(heard.first.wait(), 10)
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()
 
 
 def names_below(directory: Path) -> list[Path]:
@@ -29,8 +37,7 @@ def names_below(directory: Path) -> list[Path]:
 
 
 async def test_cancelling_a_run_kills_its_tree_before_it_returns(bench: Bench, programs: Programs):
-    async with bench.sandbox() as sandbox:
-        run = await running(sandbox, programs, "61.101")
+    async with bench.sandbox() as sandbox, running(sandbox, programs, "61.101") as run:
         began = time.monotonic()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -73,16 +80,14 @@ async def test_a_sandbox_runs_only_once(bench: Bench, programs: Programs):
 
 
 async def test_a_second_run_beside_the_first_is_refused_and_does_not_disturb_it(bench: Bench, programs: Programs):
-    async with bench.sandbox() as sandbox:
-        first = await running(sandbox, programs, "0.4")
+    async with bench.sandbox() as sandbox, running(sandbox, programs, "0.4") as first:
         with pytest.raises(RuntimeError, match="run"):
             await sandbox.run(process(programs.exit(1)), Heard())
         assert (await first).exit_code == 0
 
 
 async def test_collecting_while_the_command_runs_is_refused(bench: Bench, programs: Programs):
-    async with bench.sandbox() as sandbox:
-        run = await running(sandbox, programs, "0.4")
+    async with bench.sandbox() as sandbox, running(sandbox, programs, "0.4") as run:
         with pytest.raises(RuntimeError, match="run"):
             await sandbox.collect(("*",), ())
         assert (await run).exit_code == 0
@@ -97,8 +102,7 @@ async def test_a_run_after_close_is_refused(bench: Bench, programs: Programs):
 
 
 async def test_closing_during_a_run_kills_its_tree_and_ends_the_run(bench: Bench, programs: Programs):
-    async with bench.sandbox() as sandbox:
-        run = await running(sandbox, programs, "61.104")
+    async with bench.sandbox() as sandbox, running(sandbox, programs, "61.104") as run:
         await sandbox.close()
         assert processes_with("61.104") == []
         with pytest.raises(InvocationError) as ended:
@@ -109,11 +113,11 @@ async def test_closing_during_a_run_kills_its_tree_and_ends_the_run(bench: Bench
 async def test_stop_closes_every_open_sandbox(backend: Backend, bench: Bench, programs: Programs):
     idle = await backend.open(bench.spec)
     busy = await backend.open(bench.spec)
-    run = await running(busy, programs, "61.105")
-    await backend.stop()
-    assert processes_with("61.105") == []
-    with pytest.raises(InvocationError):
-        await asyncio.wait_for(run, 5)
+    async with running(busy, programs, "61.105") as run:
+        await backend.stop()
+        assert processes_with("61.105") == []
+        with pytest.raises(InvocationError):
+            await asyncio.wait_for(run, 5)
     with pytest.raises(InvocationError):
         await idle.run(process(programs.exit(0)), Heard())
     await idle.close()
@@ -157,11 +161,8 @@ async def test_a_closed_sandbox_leaves_nothing_behind_while_the_backend_runs_on(
     async def hostile(number: int) -> None:
         await bench.run(programs.tree(f"61.2{number}"), wall_seconds=0.2)
         await bench.run(programs.leave_behind(f"61.3{number}"))
-        async with bench.sandbox() as sandbox:
-            run = await running(sandbox, programs, f"61.4{number}")
+        async with bench.sandbox() as sandbox, running(sandbox, programs, f"61.4{number}") as run:
             run.cancel()
-            with suppress(asyncio.CancelledError):
-                await run
 
     await hostile(0)  # what the backend makes once and keeps
     before, state_before = census(str(tmp_path)), names_below(tmp_path)

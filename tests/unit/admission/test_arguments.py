@@ -37,7 +37,6 @@ def refused(raw, tool=TOOL, **bounds):
     with pytest.raises(InvocationError) as caught:
         parse(raw, tool, **bounds)
     error = caught.value
-    assert len(error.echo_arguments.encode()) <= MAX_ECHO_BYTES + 100
     assert len(error.detail.message) < 1000
     return error
 
@@ -77,7 +76,6 @@ def test_what_is_no_json_object_is_refused_by_name(raw, keyword):
     assert error.detail.code is ErrorCode.INVALID_JSON
     assert error.detail.violations[0].keyword == keyword
     assert '{"city_name":"Bern"}' in error.detail.suggestion
-    assert error.echo_arguments == echo(raw)
 
 
 def test_arguments_that_are_too_large_are_refused_naming_the_limit():
@@ -139,4 +137,4 @@ def test_any_text_is_taken_or_refused_and_nothing_else_happens(raw):
         assert isinstance(parse(raw, TOOL), dict)
     except InvocationError as error:
         assert error.detail.violations  # noqa: PT017 - either
-        assert error.echo_arguments.encode() is not None  # noqa: PT017 - either
+        assert len(echo(raw).encode()) <= MAX_ECHO_BYTES + 100

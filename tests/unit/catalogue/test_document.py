@@ -1,7 +1,9 @@
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from executor.catalogue import document as module
 from executor.catalogue.document import Mark, Unreadable, read
 
 
@@ -109,3 +111,13 @@ def test_any_bytes_are_a_document_or_refused_with_a_place(content):
         assert read(content).locate(()).line >= 1
     except Unreadable as error:
         assert error.mark.line >= 1  # noqa: PT017 - either
+
+
+@pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
+@pytest.mark.parametrize(
+    "content", [b'a: "\\uD800"', b'"\\uD800": a', b"[" * 500, b"a: &x 1", b"a: [1", b"a: \x01", b""]
+)
+def test_both_parsers_of_the_library_refuse_the_same(monkeypatch, loader, content):
+    monkeypatch.setattr(module, "_LOADER", loader)
+    with pytest.raises(Unreadable):
+        read(content)

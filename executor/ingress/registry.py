@@ -1,0 +1,110 @@
+"""The invocations that run now: each in a task of its own, which is never cancelled, only told to end.
+
+An RPC comes and goes with its client. The invocation stays until the pipeline has finished with it, or its sandbox
+would be left behind; so the registry owns the task, and a drain waits for all of them.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from executor.ingress.errors import Draining
+from executor.ingress.needs import Executes
+from executor.model.errors import ServiceError
+from executor.model.invocation import Invocation, Principal
+from executor.model.outcome import Outcome
+from executor.sandbox.recorder import Observer
+from executor.telemetry.logs import log_outcome, logger
+
+_log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    invocation: Invocation
+    cancelled: asyncio.Event
+    task: asyncio.Task[Outcome]
+
+    async def outcome(self) -> Outcome:
+        """Unlike `await task`, being cancelled here does not reach into the pipeline."""
+        await asyncio.wait((self.task,))
+        return self.task.result()
+
+
+class Registry:
+    def __init__(self, pipeline: Executes) -> None:
+        self._pipeline = pipeline
+        self._running: dict[str, Running] = {}
+        self._draining = False
+
+    @property
+    def count(self) -> int:
+        return len(self._running)
+
+    @asynccontextmanager
+    async def running(self, invocation: Invocation, observer: Observer) -> AsyncIterator[Running]:
+        """The invocation, started. It has ended when the block is left, on its own or because the block was left.
+
+        Raises Draining.
+        """
+        running = self._start(invocation, observer)
+        try:
+            yield running
+        finally:
+            if not running.task.done():
+                running.cancelled.set()
+                await asyncio.wait((running.task,))
+
+    def find(
+        self, principal: Principal, *, invocation_id: str | None = None, call_id: str | None = None
+    ) -> tuple[Running, ...]:
+        """Of this principal's tenant alone."""
+        return tuple(
+            one
+            for one in self._running.values()
+            if one.invocation.principal.tenant == principal.tenant
+            and (
+                one.invocation.invocation_id == invocation_id
+                or (call_id is not None and one.invocation.call_id == call_id)
+            )
+        )
+
+    @staticmethod
+    async def cancel(those: Sequence[Running]) -> None:
+        """They have ended when this returns."""
+        for one in those:
+            one.cancelled.set()
+        if those:
+            await asyncio.wait([one.task for one in those])
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Nothing new from now on; what runs may end by itself for so long, then is cancelled. Idempotent."""
+        self._draining = True
+        tasks = [one.task for one in self._running.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_seconds)
+        await self.cancel(tuple(self._running.values()))
+
+    def _start(self, invocation: Invocation, observer: Observer) -> Running:
+        if self._draining:
+            raise Draining("The service is shutting down and takes no new calls; nothing ran.")
+        cancelled, began = asyncio.Event(), time.monotonic()
+        task = asyncio.create_task(
+            self._pipeline.execute(invocation, observer, cancelled), name=f"invocation {invocation.invocation_id}"
+        )
+        running = Running(invocation, cancelled, task)
+        self._running[invocation.invocation_id] = running
+        task.add_done_callback(lambda _: self._end(running, began))
+        return running
+
+    def _end(self, running: Running, began: float) -> None:
+        del self._running[running.invocation.invocation_id]
+        error = None if running.task.cancelled() else running.task.exception()
+        if error is None and not running.task.cancelled():
+            log_outcome(_log, running.task.result(), 1000 * (time.monotonic() - began))
+        elif isinstance(error, ServiceError):
+            _log.warning("invocation refused", invocation_id=running.invocation.invocation_id, error=str(error))
+        else:
+            _log.error("invocation broke", invocation_id=running.invocation.invocation_id, exc_info=error)
