@@ -32,9 +32,12 @@ from executor.schema.nearest import did_you_mean, listed
 from executor.settings import Settings
 from executor.stores.files import FileOutputStore
 from executor.stores.memory import MemoryLedger
+from executor.telemetry.logs import logger
 
 if TYPE_CHECKING:
     from executor.ingress.server import Server
+
+_log = logger(__name__)
 
 MakeBackend = Callable[[Settings], Backend]
 
@@ -217,4 +220,7 @@ async def _sweep(outputs: FileOutputStore, ttl_seconds: float) -> None:
     """What is expired is unreadable at once; this gives its room back."""
     while True:
         await asyncio.sleep(min(60.0, ttl_seconds))
-        await outputs.sweep()
+        try:
+            await outputs.sweep()
+        except Unavailable as error:
+            _log.warning("expired outputs were not removed", reason=str(error))

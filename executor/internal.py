@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from executor.admission.arguments import echo
 from executor.model.errors import BadRequest, ErrorCode, ErrorDetail, InvocationError, NotFound, Violation
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
@@ -39,16 +38,16 @@ class ReadOutput:
     async def answer(self, invocation: Invocation, tool: Tool, arguments: Mapping[str, Any], limits: Limits) -> Outcome:
         """Raises InvocationError: SCHEMA_VIOLATION for what cannot be read, TIMEOUT."""
         began = self._clock()
-        _refuse_both(arguments, invocation)
+        _refuse_both(arguments)
         try:
             source = self._outputs.read(arguments["ref"], invocation.principal.tenant)
             async with asyncio.timeout(limits.wall_seconds), aclosing(source):
                 taken = await reading.take(_selected(source, arguments), _room(limits))
         except NotFound as error:
-            raise _unfit(invocation, "/ref", "ref", str(error), _ABSENT) from None
+            raise _unfit("/ref", "ref", str(error), _ABSENT) from None
         except BadRequest as error:
             at = "/regex" if "regex" in arguments else "/end"
-            raise _unfit(invocation, at, "pattern" if "regex" in arguments else "range", str(error), _MEND) from None
+            raise _unfit(at, "pattern" if "regex" in arguments else "range", str(error), _MEND) from None
         except TimeoutError:
             raise _too_slow(limits) from None
         return Outcome(
@@ -105,21 +104,20 @@ def _notice(content: bytes, arguments: Mapping[str, Any]) -> str:
     return f"[there is more: go on with start={following}]"
 
 
-def _refuse_both(arguments: Mapping[str, Any], invocation: Invocation) -> None:
+def _refuse_both(arguments: Mapping[str, Any]) -> None:
     if "regex" in arguments and ("start" in arguments or "end" in arguments):
         message = "a regex and a range of lines exclude each other"
-        raise _unfit(invocation, "/regex", "not", message, "Leave out `regex`, or `start` and `end`.")
+        raise _unfit("/regex", "not", message, "Leave out `regex`, or `start` and `end`.")
 
 
-def _unfit(invocation: Invocation, pointer: str, keyword: str, message: str, suggestion: str) -> InvocationError:
+def _unfit(pointer: str, keyword: str, message: str, suggestion: str) -> InvocationError:
     return InvocationError(
         ErrorDetail(
             code=ErrorCode.SCHEMA_VIOLATION,
             message=f"The arguments cannot be answered: {message}",
             violations=(Violation(pointer=pointer, keyword=keyword, message=message),),
             suggestion=suggestion,
-        ),
-        echo(invocation.arguments_json),
+        )
     )
 
 

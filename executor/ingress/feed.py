@@ -4,7 +4,7 @@ the next piece of that stream says how much.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from executor.model.events import Event, Heartbeat, Output, Started
@@ -54,7 +54,7 @@ class Feed:
         self._closed = True
         self._news.set()
 
-    async def events(self, *, first_sequence: int, heartbeat_seconds: float) -> AsyncIterator[Event]:
+    async def events(self, *, first_sequence: int, heartbeat_seconds: float) -> AsyncGenerator[Event, None]:
         """To the end of the run; a heartbeat where nothing happened for so long."""
         loop = asyncio.get_running_loop()
         began, sequence = loop.time(), first_sequence

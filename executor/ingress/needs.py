@@ -1,7 +1,7 @@
 """What ingress needs of those who do the work."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from executor.model.invocation import Invocation
@@ -26,6 +26,6 @@ class OutputReader(Protocol):
         """In bytes."""
         ...
 
-    def read(self, ref: str, tenant: str, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
+    def read(self, ref: str, tenant: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Bytes `start` to before `end`, in pieces that fit a message."""
         ...

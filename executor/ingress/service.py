@@ -3,8 +3,8 @@
 
 import base64
 import binascii
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 from executor.catalogue.catalogue import Catalogue
 from executor.codec import MalformedRequest, event_to_wire, offer, outcome_to_wire, tool_to_wire
@@ -52,8 +52,9 @@ class ExecutorService(rpc.ExecutorServiceServicer):
             running.task.add_done_callback(lambda _: feed.close())
             last: Event = Accepted(sequence=1, invocation_id=running.invocation.invocation_id)
             await context.write(event_to_wire(last))
-            async for last in feed.events(first_sequence=2, heartbeat_seconds=self._heartbeat_seconds):
-                await context.write(event_to_wire(last))
+            async with aclosing(feed.events(first_sequence=2, heartbeat_seconds=self._heartbeat_seconds)) as events:
+                async for last in events:
+                    await context.write(event_to_wire(last))
             outcome = await running.outcome()
             await context.write(event_to_wire(Ended(sequence=last.sequence + 1, outcome=outcome)))
 
@@ -76,7 +77,7 @@ class ExecutorService(rpc.ExecutorServiceServicer):
             start, end = _bounds("bytes", request.bytes) if request.HasField("bytes") else (0, None)
             total_bytes = await self._outputs.size(request.ref, tenant)
             await context.write(pb.ReadOutputResponse(total_bytes=total_bytes))
-            async with aclosing(self._outputs.read(request.ref, tenant, start, end)) as source:
+            async with _closing(self._outputs.read(request.ref, tenant, start, end)) as source:
                 async for data in _selected(request, source):
                     await context.write(pb.ReadOutputResponse(data=data, total_bytes=total_bytes))
 
@@ -101,6 +102,16 @@ class ExecutorService(rpc.ExecutorServiceServicer):
 
     def _shown(self, tool: Tool) -> pb.Tool:
         return tool_to_wire(offer(tool, self._unavailable(tool)))
+
+
+@asynccontextmanager
+async def _closing(source: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """An RPC that is cancelled leaves no file open until the garbage collector comes by."""
+    try:
+        yield source
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
 
 
 def _selected(request: pb.ReadOutputRequest, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -1,8 +1,8 @@
 """Brings files back from a sandbox's /workspace, by descriptor, never by path. In a thread, after the tree is dead.
 
-What lies there was made by the sandbox: every name, kind, size and depth is hostile. Each directory is reached one
-name at a time from the descriptor of the root, at most two descriptors being open, so no tree however deep uses them
-up. A size is checked before a byte is read. Nothing is followed: no symbolic link, no mount.
+What lies there was made by the sandbox: every name, kind, size and depth is hostile. Each directory is opened anew from
+the descriptor of the root, at most two being open, so no tree however deep uses descriptors up. A size is checked
+before a byte is read. Nothing is followed: no symbolic link, no mount.
 
 First the names are found, bounded by `MAX_ENTRIES`; then, in bytewise order of their names, files are read until
 `artifact_count` or `artifact_bytes` is used up.
@@ -45,6 +45,7 @@ def collect_files(
 
     `exclude` are relative paths that are left out without a word. Never raises for anything that lies there.
     """
+    beneath.make_usable(dir_fd)
     search = _Search(Globs(globs), frozenset(path.encode("utf-8", "surrogateescape") for path in exclude), max_depth)
     search.look_below(dir_fd)
     reader = _Reader(limits)
@@ -194,13 +195,8 @@ def _content(fd: int, size_bytes: int) -> bytes:
 
 @contextmanager
 def _directory(dir_fd: int, path: Path) -> Iterator[int]:
-    """Opened anew from the root, name by name, so that only two descriptors are ever open."""
-    fd = beneath.open_directory(b".", dir_fd)
+    fd = beneath.open_directory(path, dir_fd)
     try:
-        for name in path:
-            inner = beneath.open_directory(name, fd)
-            os.close(fd)
-            fd = inner
         yield fd
     finally:
         os.close(fd)

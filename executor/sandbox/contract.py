@@ -19,8 +19,9 @@ class Sandbox(Protocol):
         """Run the one command to its end or its limit. When this returns, its process tree is dead and every byte
         it wrote before, up to `limits.output_bytes`, has been given to `on_output`.
 
-        Raises InvocationError(SANDBOX_UNAVAILABLE) where the executor itself failed, and CancelledError, after the
-        tree is dead, where the caller went away. Never raises for anything the program did.
+        Raises InvocationError: PAYLOAD_TOO_LARGE or SCHEMA_VIOLATION for input files that do not fit, and
+        SANDBOX_UNAVAILABLE where the executor itself failed or closed the sandbox meanwhile; and CancelledError, after
+        the tree is dead, where the caller went away. Never raises for anything the program did.
         """
         ...
 

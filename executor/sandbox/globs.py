@@ -36,6 +36,8 @@ class Globs:
             part = self._globs[glob][matched]
             if part is _ANY_DEPTH:
                 reached.append((glob, matched))
+                if matched + 1 == len(self._globs[glob]):
+                    reached.append((glob, matched + 1))
             elif part.match(name):
                 reached.append((glob, matched + 1))
         return self._close(reached)
@@ -51,12 +53,12 @@ class Globs:
         return any(matched < len(self._globs[glob]) for glob, matched in states)
 
     def _close(self, reached: Iterable[tuple[int, int]]) -> States:
-        """With `**` standing for no directory at all."""
+        """With `**` standing for no directory at all, where something follows it."""
         states = set()
         for glob, matched in reached:
             states.add((glob, matched))
             parts = self._globs[glob]
-            if matched < len(parts) and parts[matched] is _ANY_DEPTH:
+            if matched + 1 < len(parts) and parts[matched] is _ANY_DEPTH:
                 states.add((glob, matched + 1))  # the next part is never `**` again
         return frozenset(states)
 

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+
 from executor.model.errors import ErrorCode, InvocationError
 from executor.model.limits import LIMIT_NAMES, Limits
 

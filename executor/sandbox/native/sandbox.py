@@ -72,7 +72,8 @@ class NativeSandbox:
             raise _fault(f"The sandbox {message['fault']}.")
 
     async def run(self, process: Process, on_output: OnOutput) -> RunReport:
-        if self._used or self._closed:
+        self._refuse_closed()
+        if self._used:
             raise RuntimeError("a sandbox runs one command, once")
         self._used = True
         meter = OutputMeter(self._limits.output_bytes, process.on_output_excess)
@@ -159,8 +160,8 @@ class NativeSandbox:
 
     def _report(self, stop: Stop | None, said: dict[str, Any], meter: OutputMeter, usage: Usage) -> RunReport:
         oom_kills = self._counters.oom_kills()
-        if oom_kills and stop is None and not said.keys() & {"exited", "signaled"}:
-            stop = Stop.MEMORY  # the kernel took the init along
+        if oom_kills and stop is None:
+            stop = Stop.MEMORY  # the tree counts as a whole, whoever of it the kernel took
         if "staging" in said:
             raise _staging(said)
         if stop is None and not said.keys() & {"exited", "signaled", "not_started"}:
@@ -188,7 +189,14 @@ class NativeSandbox:
         )
 
     async def collect(self, globs: Sequence[str], exclude: Sequence[str]) -> Collection:
+        self._refuse_closed()
+        if not self._dead.done():
+            raise RuntimeError("a sandbox is collected from after its run has ended")
         return await asyncio.to_thread(collect_files, self._places[0], globs, exclude, self._limits)
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise _fault("The sandbox was closed before its call was done with it.")
 
     async def close(self) -> None:
         if self._closed:

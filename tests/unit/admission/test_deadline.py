@@ -1,4 +1,5 @@
 import pytest
+
 from executor.admission.deadline import ANSWER_SECONDS, within_deadline
 from executor.model.errors import ErrorCode, InvocationError
 from executor.model.limits import Limits

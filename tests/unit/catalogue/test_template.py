@@ -37,7 +37,7 @@ def test_every_value_in_argv_is_byte_equal_to_the_argument(value):
 def test_every_value_in_stdin_and_files_is_byte_equal_to_the_argument(value):
     rendered = render(Command(argv=("run",), stdin="{{a}}", files={"f": "<{{a}}>"}), {"a": value}, SCHEMA)
     assert rendered.stdin == value.encode()
-    assert rendered.files == (InputFile(path="f", content=b"<" + value.encode() + b">"),)
+    assert rendered.files == (InputFile(path="f", content=b"<" + value.encode() + b">", internal=True),)
 
 
 @pytest.mark.parametrize(

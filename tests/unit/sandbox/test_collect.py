@@ -38,6 +38,10 @@ def gather(root: Path, *globs: str, exclude=(), limits=LIMITS, **options):
     return files, {file.path: file.reason for file in collection.refused}
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 def fill(root: Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -145,14 +149,14 @@ def test_a_link_that_takes_the_place_of_a_file_is_not_followed(tmp_path, monkeyp
 def test_a_directory_exchanged_for_a_link_is_not_followed(tmp_path):
     (tmp_path / "door").symlink_to("/etc")
     with opened(tmp_path) as fd, pytest.raises(OSError, match=r"symbolic|directory") as caught:
-        beneath.open_directory(b"door", fd)
+        beneath.open_directory([b"door", b"ssl"], fd)
     assert caught.value.errno in {errno.ELOOP, errno.ENOTDIR}
 
 
 @pytest.mark.usefixtures("way")
 def test_another_file_system_is_not_entered():
-    with opened(Path("/")) as fd, pytest.raises(OSError, match="") as caught:
-        beneath.open_directory(b"proc", fd)
+    with opened(Path("/")) as fd, pytest.raises(OSError, match="link") as caught:
+        beneath.open_directory([b"proc"], fd)
     assert beneath.reason(caught.value) == "on another file system"
 
 
@@ -162,7 +166,8 @@ def test_a_sparse_file_is_refused_by_its_size_without_reading(tmp_path):
     fill(tmp_path, "small")
     files, refused = gather(tmp_path)
     assert files == {"small": b"small"}
-    assert refused == {"a-sparse": f"its {1 << 40} bytes are more than the 1000000 that are left of 1000000 (artifact_bytes)"}
+    reason = f"its {1 << 40} bytes are more than the 1000000 that are left of 1000000 (artifact_bytes)"
+    assert refused == {"a-sparse": reason}
 
 
 def test_the_bytes_of_all_files_together_are_bounded(tmp_path):
@@ -191,40 +196,66 @@ def test_the_number_of_names_looked_at_is_bounded(tmp_path, monkeypatch):
     assert refused == {".": "there are 10 files or more; the rest was not looked at"}
 
 
-def chain(root: Path, depth: int) -> None:
-    """Deeper than a path may be long, so made step by step."""
-    fd = os.open(root, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("d", dir_fd=fd)
-        inner = os.open("d", os.O_RDONLY, dir_fd=fd)
+@pytest.fixture
+def chain(tmp_path):
+    """Makes directories deeper than a recursive removal can go, and removes them."""
+
+    def make(depth: int) -> None:
+        fd = os.open(tmp_path, os.O_RDONLY)
+        for _ in range(depth):
+            os.mkdir("d", dir_fd=fd)
+            inner = os.open("d", os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
         os.close(fd)
-        fd = inner
-    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fd))
-    os.close(fd)
+
+    yield make
+    while (tmp_path / "d/d").exists():
+        (tmp_path / "d/d").rename(tmp_path / "rest")
+        (tmp_path / "d").rmdir()
+        (tmp_path / "rest").rename(tmp_path / "d")
 
 
 @pytest.mark.usefixtures("way")
-def test_a_thousand_nested_directories_are_refused_by_depth(tmp_path):
-    chain(tmp_path, 1000)
+def test_a_thousand_nested_directories_are_refused_by_depth(tmp_path, chain):
+    chain(1000)
     fill(tmp_path, "shallow")
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     files, refused = gather(tmp_path)
     assert files == {"shallow": b"shallow"}
     assert refused == {"/".join(["d"] * 65): "deeper than 64 directories"}
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
-def test_the_deepest_directory_that_is_allowed_is_read(tmp_path):
-    chain(tmp_path, 64)
+def test_the_deepest_directory_that_is_allowed_is_read(tmp_path, chain):
+    chain(64)
     assert gather(tmp_path) == ({"/".join(["d"] * 64 + ["file"]): b""}, {})
 
 
-def test_a_tree_is_walked_with_few_descriptors(tmp_path):
-    chain(tmp_path, 64)
+def test_a_tree_is_walked_with_few_descriptors(tmp_path, chain):
+    chain(64)
     with opened(tmp_path) as fd:
-        before = len(os.listdir("/proc/self/fd"))
+        before = descriptors()
         with collect._directory(fd, (b"d",) * 64):
-            assert len(os.listdir("/proc/self/fd")) == before + 1
+            assert descriptors() == before + 1
+
+
+@pytest.mark.usefixtures("way")
+def test_a_path_longer_than_the_kernel_takes_at_once_is_reached(tmp_path):
+    names = ["n" * 250] * 40
+    fds = [os.open(tmp_path, os.O_RDONLY)]
+    for name in names:
+        os.mkdir(name, dir_fd=fds[-1])
+        fds.append(os.open(name, os.O_RDONLY, dir_fd=fds[-1]))
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=fds[-1]))
+    files, _ = gather(tmp_path)
+    os.unlink("file", dir_fd=fds[-1])
+    for fd, name in zip(reversed(fds[:-1]), reversed(names), strict=True):
+        os.rmdir(name, dir_fd=fd)
+    for fd in fds:
+        os.close(fd)
+    assert files == {"/".join([*names, "file"]): b""}
 
 
 def test_a_directory_asked_for_by_name_says_how_to_get_what_is_below(tmp_path):

@@ -1,0 +1,71 @@
+"""The connection of a client, and what may be tried again.
+
+Reads are tried again by gRPC itself, by the policy below. An Execute is never sent twice: UNAVAILABLE may come after
+the service has received it, and then nobody knows whether the tool ran. What is tried again for it is the connection,
+which stands before anything is sent.
+"""
+
+import asyncio
+import json
+
+import grpc
+
+from executor.model.address import parse_address
+from executor.model.errors import Unavailable
+from executor.v1 import executor_pb2 as pb
+
+SERVICE = pb.DESCRIPTOR.services_by_name["ExecutorService"].full_name
+REPEATABLE = ("ReadOutput", "ListTools", "GetTool")
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+CONNECT_ATTEMPTS = 3
+_POLICY = {
+    "methodConfig": [
+        {
+            "name": [{"service": SERVICE, "method": method} for method in REPEATABLE],
+            "retryPolicy": {
+                "maxAttempts": 3,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.service_config", json.dumps(_POLICY)),
+    ("grpc.enable_http_proxy", 0),  # never for a loopback address, whatever http_proxy says
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+
+def open_channel(address: str) -> grpc.aio.Channel:
+    """Connects when it is first used. Raises Misconfigured for an address that is not valid or not safe."""
+    return grpc.aio.insecure_channel(parse_address(address).target, options=_OPTIONS)
+
+
+async def connected(channel: grpc.aio.Channel, address: str, seconds: float) -> None:
+    """Returns once requests can be sent. Raises Unavailable after some attempts, or when the time is up."""
+    try:
+        async with asyncio.timeout(seconds):
+            await _ready(channel, address)
+    except TimeoutError:
+        raise _unreachable(address) from None
+
+
+async def _ready(channel: grpc.aio.Channel, address: str) -> None:
+    failures = 0
+    state = channel.get_state(try_to_connect=True)
+    while state is not grpc.ChannelConnectivity.READY:
+        failures += state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
+        if failures == CONNECT_ATTEMPTS or state is grpc.ChannelConnectivity.SHUTDOWN:
+            raise _unreachable(address)
+        await channel.wait_for_state_change(state)
+        state = channel.get_state(try_to_connect=True)
+
+
+def _unreachable(address: str) -> Unavailable:
+    return Unavailable(f"No service answers at {address}; nothing was sent. Start one there with `executor serve`.")
