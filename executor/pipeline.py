@@ -96,8 +96,14 @@ class Pipeline:
         except BaseException:
             await recorder.settle(keep=())
             raise
+        dropped = ran.report.output_dropped if ran.report else {}
         streams = {
-            name: present(recorder.excerpt(name), text_bytes=call.limits.text_bytes, ref=recorder.ref(name))
+            name: present(
+                recorder.excerpt(name),
+                text_bytes=call.limits.text_bytes,
+                ref=recorder.ref(name),
+                dropped_bytes=dropped.get(name, 0),
+            )
             for name in StreamName
         }
         await recorder.settle(keep=[name for name in StreamName if streams[name].ref])

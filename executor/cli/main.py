@@ -167,9 +167,8 @@ def run(
         as_json=output is Format.JSON,
     )
     local = {"catalogue": catalogue, "state_dir": state_dir, "allow_degraded": allow_degraded}
-    _refuse_with_address(address, config=config, **local)
     prepared = command.prepare(call)
-    settings = _settings(config if address is None else None, **local)
+    settings = _settings_unless(address, config, **local)
     make_backend = _make_backend(context)
     return asyncio.run(command.run(call, prepared, lambda: open_target(settings, address, make_backend)))
 
@@ -198,6 +197,7 @@ def serve(
 def tools_list(
     context: typer.Context,
     *,
+    address: Address = None,
     output: Output = Format.TEXT,
     config: Config = None,
     catalogue: Catalogue = None,
@@ -207,8 +207,9 @@ def tools_list(
     """The newest version of each tool, and why one cannot run here."""
     from executor.cli.tools import list_tools
 
-    settings = _settings(config, catalogue=catalogue, state_dir=state_dir, allow_degraded=allow_degraded)
-    return asyncio.run(list_tools(settings, _make_backend(context), as_json=output is Format.JSON))
+    local = {"catalogue": catalogue, "state_dir": state_dir, "allow_degraded": allow_degraded}
+    settings = _settings_unless(address, config, **local)
+    return asyncio.run(list_tools(settings, address, _make_backend(context), as_json=output is Format.JSON))
 
 
 @tools.command("show")
@@ -217,6 +218,7 @@ def tools_show(
     *,
     name: Annotated[str, typer.Argument(help="Name of the tool.")],
     version: Annotated[str | None, typer.Option(help="Otherwise the newest.")] = None,
+    address: Address = None,
     output: Output = Format.TEXT,
     config: Config = None,
     catalogue: Catalogue = None,
@@ -226,9 +228,10 @@ def tools_show(
     """One tool: description, parameters, limits."""
     from executor.cli.tools import show_tool
 
-    settings = _settings(config, catalogue=catalogue, state_dir=state_dir, allow_degraded=allow_degraded)
-    work = show_tool(name, version, settings, _make_backend(context), as_json=output is Format.JSON)
-    return asyncio.run(work)
+    local = {"catalogue": catalogue, "state_dir": state_dir, "allow_degraded": allow_degraded}
+    settings = _settings_unless(address, config, **local)
+    as_json = output is Format.JSON
+    return asyncio.run(show_tool((name, version), settings, address, _make_backend(context), as_json=as_json))
 
 
 @tools.command("lint")
@@ -258,11 +261,11 @@ def read_output(
     """Print the full bytes of an output or artifact, or a part of them."""
     from executor.cli import output as command
 
-    _refuse_with_address(address, config=config, state_dir=state_dir)
     wanted = command.part(range_, lines, grep)
+    settings = _settings_unless(address, config, state_dir=state_dir)
     if address is not None:
         return asyncio.run(command.output_there(ref, wanted, address))
-    return asyncio.run(command.output_here(ref, wanted, _settings(config, state_dir=state_dir)))
+    return asyncio.run(command.output_here(ref, wanted, settings))
 
 
 @commands.command()
@@ -271,6 +274,14 @@ def doctor(*, output: Output = Format.TEXT, config: Config = None, state_dir: St
     from executor.cli.doctor import doctor as command
 
     return asyncio.run(command(_settings(config, state_dir=state_dir), as_json=output is Format.JSON))
+
+
+@commands.command()
+def demo() -> int:
+    """Start a server, run six calls through it, show their outcomes, stop it."""
+    from executor.cli.demo import demo as command
+
+    return asyncio.run(command())
 
 
 def _settings(config: Path | None, **chosen: Any) -> "Settings":  # noqa: ANN401 - words of the command line
@@ -282,10 +293,13 @@ def _settings(config: Path | None, **chosen: Any) -> "Settings":  # noqa: ANN401
 def _make_backend(context: typer.Context) -> "MakeBackend":
     from executor.app import native_backend
 
-    return context.obj.make_backend if context.obj else native_backend
+    wiring: Wiring | None = context.obj
+    return wiring.make_backend if wiring else native_backend
 
 
-def _refuse_with_address(address: str | None, **local: object) -> None:
-    given = [f"--{name.replace('_', '-')}" for name, value in local.items() if value]
+def _settings_unless(address: str | None, config: Path | None, **local: Any) -> "Settings":  # noqa: ANN401 - see above
+    """A server has its own settings: with an address, none may be given here."""
+    given = [f"--{name.replace('_', '-')}" for name, value in {"config": config, **local}.items() if value]
     if address is not None and given:
         raise Misuse(f"{', '.join(given)}: means nothing with --address, the server has its own settings")
+    return _settings(config, **local)

@@ -1,25 +1,14 @@
 """`executor output`: the bytes behind a ref, or a part of them, as they are."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
 from executor.app import open_outputs
 from executor.cli import console
 from executor.cli.exits import Exit, Misuse
+from executor.cli.target import Part, Range
 from executor.model.invocation import LOCAL
 from executor.settings import Settings
 from executor.stores import reading
-
-Range = tuple[int, int | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """At most one is set; none means all."""
-
-    bytes: Range | None = None
-    lines: Range | None = None
-    regex: str | None = None
 
 
 def part(range_: str | None, lines: str | None, regex: str | None) -> Part:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from executor.app import MakeBackend, Service, open_service
@@ -11,6 +12,20 @@ from executor.model.invocation import LOCAL, Invocation
 from executor.model.outcome import Outcome
 from executor.model.run import StreamName
 from executor.settings import Settings
+
+Range = tuple[int, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Of an output; at most one is set."""
+
+    bytes: Range | None = None
+    lines: Range | None = None
+    regex: str | None = None
+
+
+WHOLE = Part()
 
 
 class Target(Protocol):

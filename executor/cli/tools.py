@@ -9,14 +9,16 @@ from executor.catalogue import catalogue as catalogues
 from executor.catalogue.diagnostic import errors
 from executor.cli import console
 from executor.cli.exits import Exit, Misuse
+from executor.codec import ToolOffer
 from executor.codec.walk import plain
-from executor.model.errors import InvocationError
+from executor.model.errors import InvocationError, NotFound
 from executor.settings import Settings
 
+Versions = tuple[str, ...]
 
-async def list_tools(settings: Settings, make_backend: MakeBackend, *, as_json: bool) -> Exit:
-    async with open_offers(settings, make_backend) as offers:
-        found = [offers.offer(tool) for tool in offers.catalogue.tools()]
+
+async def list_tools(settings: Settings, address: str | None, make_backend: MakeBackend, *, as_json: bool) -> Exit:
+    found = await (_offers_here(settings, make_backend) if address is None else _offers_there(address))
     if as_json:
         console.out_json([plain(tool) for tool in found])
     else:
@@ -26,20 +28,50 @@ async def list_tools(settings: Settings, make_backend: MakeBackend, *, as_json: 
 
 
 async def show_tool(
-    name: str, version: str | None, settings: Settings, make_backend: MakeBackend, *, as_json: bool
+    wanted: tuple[str, str | None], settings: Settings, address: str | None, make_backend: MakeBackend, *, as_json: bool
 ) -> Exit:
-    async with open_offers(settings, make_backend) as offers:
-        try:
-            tool = offers.catalogue.find(name, version)
-        except InvocationError as error:
-            raise Misuse(f"{error.detail.message} {error.detail.suggestion}") from None
-        versions = offers.catalogue.versions(name)
-        shown = plain(offers.offer(tool)) | {"versions": versions}
+    """`wanted`: name and version. Raises Misuse where there is none."""
+    work = _offer_here(wanted, settings, make_backend) if address is None else _offer_there(wanted, address)
+    tool, versions = await work
+    shown = plain(tool) | {"versions": versions}
     if as_json:
         console.out_json(shown)
     else:
         console.out("".join(f"{key}: {_as_text(value)}\n" for key, value in shown.items()))
     return Exit.OK
+
+
+async def _offers_here(settings: Settings, make_backend: MakeBackend) -> tuple[ToolOffer, ...]:
+    async with open_offers(settings, make_backend) as offers:
+        return tuple(offers.offer(tool) for tool in offers.catalogue.tools())
+
+
+async def _offer_here(
+    wanted: tuple[str, str | None], settings: Settings, make_backend: MakeBackend
+) -> tuple[ToolOffer, Versions]:
+    async with open_offers(settings, make_backend) as offers:
+        try:
+            tool = offers.catalogue.find(*wanted)
+        except InvocationError as error:
+            raise Misuse(f"{error.detail.message} {error.detail.suggestion}") from None
+        return offers.offer(tool), offers.catalogue.versions(tool.name)
+
+
+async def _offers_there(address: str) -> tuple[ToolOffer, ...]:
+    from executor.cli.remote import connect  # noqa: PLC0415 - gRPC takes a third of a second to load
+
+    async with connect(address) as server:
+        return await server.offers()
+
+
+async def _offer_there(wanted: tuple[str, str | None], address: str) -> tuple[ToolOffer, Versions]:
+    from executor.cli.remote import connect  # noqa: PLC0415 - see above
+
+    async with connect(address) as server:
+        try:
+            return await server.offer(*wanted)
+        except NotFound as error:
+            raise Misuse(str(error)) from None
 
 
 def lint(places: Sequence[Path], settings: Settings, *, as_json: bool) -> Exit:

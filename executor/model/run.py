@@ -96,8 +96,12 @@ class RunReport:
     """Times that the kernel refused a new process for the process limit."""
     disk_full: tuple[str, ...] = ()
     """Mount points that were full: of /workspace, /tmp, /dev/shm."""
-    output_dropped_bytes: int = 0
-    """Read and dropped beyond `limits.output_bytes`."""
+    output_dropped: Mapping[StreamName, int] = field(default_factory=dict)
+    """Bytes of each stream that were read and dropped beyond `limits.output_bytes`."""
+
+    @property
+    def output_dropped_bytes(self) -> int:
+        return sum(self.output_dropped.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,15 @@ _NEAR = 4
 """A line border is near where it gives up at most one `_NEAR`-th of the part."""
 
 
-def present(excerpt: Excerpt, *, text_bytes: int, ref: str, cut: bool = False) -> Stream:
+def present(excerpt: Excerpt, *, text_bytes: int, ref: str, dropped_bytes: int = 0) -> Stream:
     r"""At most `text_bytes` (as UTF-8) of what the excerpt knows: all of it, or its head and its tail.
 
     `ref` is passed on where the text is not exactly what was written: something was left out, escaped or replaced, or
     `\r\n` became `\n`. `lossy` speaks of the bytes in the excerpt; a character that our own limit cuts is left out
-    whole and is not lossy. `cut` says that more was written and dropped at the output limit.
+    whole and is not lossy. `dropped_bytes` were written after those of the excerpt, and dropped at the output limit.
     """
-    if cut:
-        return _with_cut_notice(excerpt, text_bytes, ref)
+    if dropped_bytes:
+        return _with_cut_notice(excerpt, text_bytes, ref, dropped_bytes)
     if not excerpt.complete:
         return _abridged(neutral.decode_head(excerpt.head), neutral.decode_tail(excerpt.tail), excerpt, text_bytes, ref)
     text = neutral.decode(excerpt.head + excerpt.tail)
@@ -37,13 +37,13 @@ def present(excerpt: Excerpt, *, text_bytes: int, ref: str, cut: bool = False) -
     )
 
 
-def _with_cut_notice(excerpt: Excerpt, text_bytes: int, ref: str) -> Stream:
+def _with_cut_notice(excerpt: Excerpt, text_bytes: int, ref: str, dropped_bytes: int) -> Stream:
     room = text_bytes - len(_CUT_NOTICE) - 1
     fits = room >= text_bytes // 2
     stream = present(excerpt, text_bytes=room if fits else text_bytes, ref=ref)
     return Stream(
         text=_on_own_line(stream.text, _CUT_NOTICE) if fits else stream.text,
-        total_bytes=stream.total_bytes,
+        total_bytes=stream.total_bytes + dropped_bytes,
         truncated=True,
         lossy=stream.lossy,
         ref=ref,

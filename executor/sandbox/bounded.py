@@ -3,7 +3,7 @@
 Both types know that they were exceeded; neither knows what is done about it, nor what the bytes say.
 """
 
-from executor.model.run import Excerpt
+from executor.model.run import Excerpt, StreamName
 from executor.model.tool import OutputExcess
 
 
@@ -37,20 +37,20 @@ class OutputMeter:
     def __init__(self, limit_bytes: int, excess: OutputExcess) -> None:
         self._left_bytes = limit_bytes
         self._excess = excess
-        self.dropped_bytes = 0
-        """Read and not delivered."""
+        self.dropped = dict.fromkeys(StreamName, 0)
+        """Bytes read and not delivered."""
 
-    def admit(self, data: bytes) -> bytes:
+    def admit(self, stream: StreamName, data: bytes) -> bytes:
         """The part of `data` that may be delivered; the rest is counted as dropped."""
         admitted = data[: self._left_bytes]
         self._left_bytes -= len(admitted)
-        self.dropped_bytes += len(data) - len(admitted)
+        self.dropped[stream] += len(data) - len(admitted)
         return admitted
 
     @property
     def exceeded(self) -> bool:
         """The program wrote more than the limit; exactly the limit is within it."""
-        return self.dropped_bytes > 0
+        return any(self.dropped.values())
 
     @property
     def must_kill(self) -> bool:

@@ -146,7 +146,7 @@ class FakeSandbox:
             report,
             usage=usage,
             disk_full=tuple(sorted(self._disk.full)),
-            output_dropped_bytes=machine.meter.dropped_bytes,
+            output_dropped=machine.meter.dropped,
         )
 
     def _stage(self, process: Process) -> None:

@@ -139,7 +139,7 @@ class Machine:
 
     async def write(self, stream: StreamName, data: bytes) -> None:
         for start in range(0, len(data), PIECE_BYTES):
-            if kept := self.meter.admit(data[start : start + PIECE_BYTES]):
+            if kept := self.meter.admit(stream, data[start : start + PIECE_BYTES]):
                 self._on_output(stream, kept)
             if self.meter.must_kill:
                 self.stop(Stop.OUTPUT)

@@ -41,7 +41,7 @@ async def test_arguments_arrive_exactly_as_they_were_written(client: ExecutorCli
 async def test_half_a_surrogate_pair_in_the_arguments_is_answered_and_not_fatal(client: ExecutorClient) -> None:
     outcome = await client.execute("echo", '{"\\ud800": 1}')
     assert outcome.error is not None
-    assert outcome.error.code is ErrorCode.SCHEMA_VIOLATION
+    assert outcome.error.code is ErrorCode.INVALID_JSON
 
 
 async def test_a_version_can_be_asked_for(client: ExecutorClient) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from executor.client import ExecutorClient
 from tests.security import serving, world
@@ -50,7 +51,7 @@ def caller(client: ExecutorClient) -> Caller:
     return Caller(client)
 
 
-@pytest.fixture(scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def warm(server: Server) -> None:
     """A first call has made whatever is made once."""
     async with ExecutorClient(server.address) as client:

@@ -1,7 +1,5 @@
 """What a sandboxed program reaches over the network: itself, and nobody else."""
 
-import asyncio
-
 from tests.security.caller import Caller
 
 OFFLINE = """
@@ -42,7 +40,7 @@ hostile.show({"attempts": attempts, "interfaces": interfaces, "by_name": socket.
 """
 
 LISTENER = """
-import hostile, os, socket, sys, threading
+import hostile, socket, threading
 
 tcp = socket.create_server(("0.0.0.0", 45454), backlog=8)
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -50,20 +48,25 @@ udp.bind(("0.0.0.0", 45454))
 abstract = socket.socket(socket.AF_UNIX)
 abstract.bind(b"\\0neighbour")
 abstract.listen()
-reached = []
-for one in (tcp, abstract):
+visitors = []
+
+def serve(one):
     one.settimeout(hostile.given())
-    threading.Thread(target=lambda one=one: reached.append(bool(one.accept())), daemon=True).start()
-udp.settimeout(hostile.given())
+    try:
+        while True:
+            visitors.append(str(one.accept() if one is not udp else one.recvfrom(1)))
+    except TimeoutError:
+        pass
+
+threads = [threading.Thread(target=serve, args=(one,)) for one in (tcp, udp, abstract)]
+for thread in threads:
+    thread.start()
 socket.create_connection(("127.0.0.1", 45454)).close()  # it does listen
-own = socket.socket(socket.AF_UNIX)
-own.connect(b"\\0neighbour")
+socket.socket(socket.AF_UNIX).connect(b"\\0neighbour")
 print("listening", flush=True)
-try:
-    reached.append(bool(udp.recv(1)))
-except TimeoutError:
-    pass
-hostile.show(len(reached))
+for thread in threads:
+    thread.join()
+print(len(visitors))
 """
 
 CONNECTOR = """
@@ -103,10 +106,9 @@ async def test_a_program_reaches_no_host_and_no_name_server_and_has_only_a_loopb
 
 async def test_a_neighbours_listening_sockets_refuse_every_connection(caller: Caller) -> None:
     """Probe 54: neighbours."""
-    async with asyncio.TaskGroup() as tasks:
-        listener = tasks.create_task(caller.python(LISTENER, files=caller.given(3)))
-        await caller.running("listening", listener)
-        refused = tasks.create_task(caller.probe(CONNECTOR))
+    async with caller.running(LISTENER, b"listening", 2.0) as listener:
+        refused = await caller.probe(CONNECTOR)
+        outcome = await listener
 
-    assert await refused == dict.fromkeys(("tcp", "tcp by any address", "udp", "abstract"), "ECONNREFUSED")
-    assert (await listener).stdout.text.split() == ["listening", "2"], "somebody else came in"
+    assert refused == dict.fromkeys(("tcp", "tcp by any address", "udp", "abstract"), "ECONNREFUSED")
+    assert outcome.stdout.text.split() == ["listening", "2"], f"somebody else came in: {outcome}"

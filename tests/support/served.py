@@ -140,5 +140,5 @@ async def serving(directory: Path, **server_options: Any) -> AsyncIterator[Serve
     assert (backend.open_count, backend.opened_count) == (0, backend.closed_count)
     assert not socket.exists()
     async with asyncio.timeout(5):
-        while left := [task for task in asyncio.all_tasks() - before if not task.done()]:
+        while left := asyncio.all_tasks() - before - {asyncio.current_task()}:
             await asyncio.wait(left)

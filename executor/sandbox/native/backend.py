@@ -83,7 +83,7 @@ class NativeBackend:
             reasons = "; ".join(f"{name}: {why} ({DEGRADABLE[name][1]})" for name, why in refused.items())
             raise Unavailable(
                 f"this host cannot enforce {', '.join(refused)}. {reasons}. To run without, allow it by name: "
-                f"--allow-degraded {','.join(refused)}"
+                + " ".join(f"--allow-degraded {name}" for name in refused)
             )
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ from executor.model.limits import Limits
 from executor.model.run import End, Process, SandboxSpec
 from executor.sandbox.native import cgroups, identity, mounts, namespaces, seccomp, syscalls
 from executor.sandbox.native.backend import DEGRADABLE, NativeBackend, NativeSettings
+from executor.sandbox.native.plan import Hierarchy
 
 SAMPLES = 9
 _USERNS_REMEDY = (
@@ -188,9 +189,19 @@ def _landlock() -> Facility:
     )
 
 
-def _cgroups() -> list[Facility]:
+def _located() -> tuple[tuple[Hierarchy, ...], dict[str, str]]:
     hierarchies, missing = cgroups.locate(f"{cgroups.PREFIX}{os.getpid()}-{secrets.token_hex(4)}")
     cgroups.remove_base(hierarchies)
+    return hierarchies, missing
+
+
+def missing_controllers() -> dict[str, str]:
+    """The controllers that this process cannot use, each with the reason."""
+    return _located()[1]
+
+
+def _cgroups() -> list[Facility]:
+    hierarchies, missing = _located()
     found = [
         Facility(name=f"cgroup {controller}", status="ok", detail=f"v{one.version}, below {Path(one.base).parent}")
         for one in hierarchies

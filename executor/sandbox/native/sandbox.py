@@ -185,7 +185,7 @@ class NativeSandbox:
             oom_kills=oom_kills,
             pids_refused=self._counters.pids_refused(),
             disk_full=tuple(place for place, fd in zip(PLACES, self._places, strict=True) if _full(fd)),
-            output_dropped_bytes=meter.dropped_bytes,
+            output_dropped=meter.dropped,
         )
 
     async def collect(self, globs: Sequence[str], exclude: Sequence[str]) -> Collection:

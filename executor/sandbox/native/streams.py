@@ -53,7 +53,7 @@ class Reader:
         if not data:
             self._ended = True
             return
-        if admitted := self._meter.admit(data):
+        if admitted := self._meter.admit(self._name, data):
             self._on_output(self._name, admitted)
         if self._meter.must_kill:
             self._overflow.set()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from executor.model.errors import CLASS_OF, EffectState, ErrorClass, ErrorCode
 from executor.model.limits import Limits
 from executor.model.outcome import State
-from executor.model.run import End, RunReport, Stop
+from executor.model.run import End, RunReport, Stop, StreamName
 from executor.model.tool import Command, DeclaredExit, Effect, Policy, Tool
 from executor.result import wording
 from executor.result.classify import classify
@@ -51,7 +51,7 @@ TABLE = {
     "memory through a shell": (exited(137, oom_kills=1), ErrorCode.MEMORY_LIMIT, "512 MiB of memory (memory_bytes)"),
     "memory and a failure": (exited(1, oom_kills=2), ErrorCode.MEMORY_LIMIT, "512 MiB of memory (memory_bytes)"),
     "memory of a child, exit 0": (exited(0, oom_kills=1), ErrorCode.MEMORY_LIMIT, "512 MiB of memory (memory_bytes)"),
-    "output": (killed(Stop.OUTPUT, output_dropped_bytes=9), ErrorCode.OUTPUT_LIMIT, "1.5 KiB"),
+    "output": (killed(Stop.OUTPUT, output_dropped={StreamName.STDOUT: 9}), ErrorCode.OUTPUT_LIMIT, "1.5 KiB"),
     "processes and a failure": (exited(1, pids_refused=7), ErrorCode.PIDS_LIMIT, "7 times"),
     "processes and a signal": (signalled(6, pids_refused=7), ErrorCode.PIDS_LIMIT, "64 at one time (processes)"),
     "workspace full": (exited(1, disk_full=("/workspace",)), ErrorCode.DISK_LIMIT, "/workspace was full: it holds 64"),
