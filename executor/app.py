@@ -85,10 +85,11 @@ class Offers:
 def native_settings(settings: Settings) -> NativeSettings:
     return NativeSettings(
         state_dir=settings.state_dir,
-        images_dir=settings.images_path,
+        images_dir=settings.images_dir,
         allow_degraded=frozenset(settings.allow_degraded),
         first_id=settings.sandbox_uid_base,
         id_count=settings.sandbox_uid_count,
+        pool_size=settings.pool_size,
     )
 
 

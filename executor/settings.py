@@ -42,6 +42,13 @@ def default_state_dir() -> Path:
     return platformdirs.user_state_path("executor")
 
 
+def default_images_dir() -> Path:
+    """Where `sandbox_images/build.py` puts them."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/executor/images")
+    return platformdirs.user_data_path("executor") / "images"
+
+
 def default_slots() -> int:
     """Tools wait more than they compute, so several share a core; each may fill its memory."""
     by_memory = int(psutil.virtual_memory().total * 0.75) // Limits().memory_bytes
@@ -59,8 +66,8 @@ class Settings(BaseModel):
     """Directories of manifests, beside the built-in tools."""
     state_dir: HostPath = Field(default_factory=default_state_dir)
     """Outputs, and what the sandboxes need on disk."""
-    images_dir: HostPath | None = None
-    """Images built from `sandbox_images/`; none means `images` in the state directory."""
+    images_dir: HostPath = Field(default_factory=default_images_dir)
+    """Images built from `sandbox_images/`."""
     default_image: str = Field(default="host", min_length=1)
     """Of a tool whose manifest names none."""
     allow_degraded: Names = ()
@@ -89,13 +96,11 @@ class Settings(BaseModel):
     """`auto`: text on a terminal, JSON otherwise."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
+    pool_size: int = Field(default=2, ge=0, le=256)
+    """Sandboxes kept ready of each kind that was asked for lately; 0 makes each one on demand."""
     sandbox_uid_base: int = Field(default=1_000_000, ge=65_536, lt=2**31)
     """First of the host's user and group ids that belong to sandboxes; nobody else may have them."""
     sandbox_uid_count: int = Field(default=65_536, ge=1, le=2**31 - 1)
-
-    @property
-    def images_path(self) -> Path:
-        return self.images_dir or self.state_dir / "images"
 
     @property
     def outputs_path(self) -> Path:

@@ -155,8 +155,8 @@ def _input_file(item: str, stdin: Stdin) -> InputFile:
     if problem := path_problem(path):
         raise Misuse(f"{option}: the path in the workspace {problem}; write --file PATH=LOCAL")
     local = local if equals else path
-    executable = local != "-" and os.access(local, os.X_OK)
-    return InputFile(path=path, content=_content(option, local, stdin), executable=executable)
+    content = _content(option, local, stdin)
+    return InputFile(path=path, content=content, executable=local != "-" and os.access(local, os.X_OK))
 
 
 def _content(option: str, local: str, stdin: Stdin) -> bytes:

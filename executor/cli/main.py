@@ -6,8 +6,6 @@ cycle behind it.
 """
 
 import asyncio
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -65,6 +63,10 @@ Address = Annotated[
 Output = Annotated[Format, typer.Option(help="How to print it.")]
 
 
+_INTERRUPTED = 130
+"""What typer makes of KeyboardInterrupt, which comes where no call runs yet."""
+
+
 def start(arguments: Sequence[str] | None = None, wiring: Wiring | None = None) -> int:
     """The exit status."""
     console.prepare()
@@ -75,17 +77,16 @@ def start(arguments: Sequence[str] | None = None, wiring: Wiring | None = None) 
             standalone_mode=False,
             obj=wiring,
         )
-    except Misuse as error:
-        return _failed(str(error), Exit.MISUSE)
-    except typer.TyperException as error:
-        return _failed(error.format_message(), Exit.MISUSE)
+    except (Misuse, typer.TyperException) as error:
+        return _failed(error.format_message() if isinstance(error, typer.TyperException) else str(error), Exit.MISUSE)
     except (ServiceError, InvocationError) as error:
         return _failed(str(error), Exit.UNAVAILABLE)
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
         return _failed("interrupted", Exit.NOT_OK)
-    except BrokenPipeError:
-        _forget_stdout()
-        return Exit.NOT_OK
+    except OSError as error:  # such as a full disk behind stdout; of a closed pipe typer makes a silent exit
+        return _failed(f"{error.filename or 'output'}: {error.strerror}", Exit.UNAVAILABLE)
+    if status == _INTERRUPTED:
+        return _failed("interrupted", Exit.NOT_OK)
     return int(status or 0)
 
 
@@ -95,11 +96,6 @@ def _failed(message: str, status: Exit) -> int:
     else:
         console.fault(message)
     return status
-
-
-def _forget_stdout() -> None:
-    """Its reader is gone; what is still buffered must not fail once more when the interpreter ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - a callback of typer

@@ -17,7 +17,8 @@ from executor.v1 import executor_pb2 as pb
 SERVICE = pb.DESCRIPTOR.services_by_name["ExecutorService"].full_name
 REPEATABLE = ("ReadOutput", "ListTools", "GetTool")
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-CONNECT_ATTEMPTS = 3
+RETRY_SECONDS = 1.0
+"""After a refused connection; enough for three more attempts."""
 _POLICY = {
     "methodConfig": [
         {
@@ -48,23 +49,20 @@ def open_channel(address: str) -> grpc.aio.Channel:
 
 
 async def connected(channel: grpc.aio.Channel, address: str, seconds: float) -> None:
-    """Returns once requests can be sent. Raises Unavailable after some attempts, or when the time is up."""
+    """Returns once requests can be sent. Raises Unavailable when the time is up, or soon after a first refusal."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
     try:
-        async with asyncio.timeout(seconds):
-            await _ready(channel, address)
+        async with asyncio.timeout_at(until) as bound:
+            while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+                if state is grpc.ChannelConnectivity.SHUTDOWN:
+                    raise Unavailable("This client is closed.")
+                if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                    # gRPC stays in this state while it tries again, by the backoff of the options.
+                    bound.reschedule(min(until, loop.time() + RETRY_SECONDS))
+                await channel.wait_for_state_change(state)
     except TimeoutError:
         raise _unreachable(address) from None
-
-
-async def _ready(channel: grpc.aio.Channel, address: str) -> None:
-    failures = 0
-    state = channel.get_state(try_to_connect=True)
-    while state is not grpc.ChannelConnectivity.READY:
-        failures += state is grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        if failures == CONNECT_ATTEMPTS or state is grpc.ChannelConnectivity.SHUTDOWN:
-            raise _unreachable(address)
-        await channel.wait_for_state_change(state)
-        state = channel.get_state(try_to_connect=True)
 
 
 def _unreachable(address: str) -> Unavailable:

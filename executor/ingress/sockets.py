@@ -23,6 +23,7 @@ def only_ours(path: Path) -> Iterator[None]:
     except OSError as error:
         raise Misconfigured(f"The directory {path.parent} for the socket cannot be used: {error.strerror}.") from None
     try:
+        _refuse_shared(directory, path.parent)
         _lock(directory, path)
         _remove_stale(path)
         before = os.umask(0o177)  # chmod after bind would leave a moment in which anybody connects
@@ -41,6 +42,14 @@ def remove(path: Path, inode: int) -> None:
             path.unlink()
     except FileNotFoundError:
         pass
+
+
+def _refuse_shared(directory: int, path: Path) -> None:
+    """Whoever may write to the directory could put a socket of their own in place of ours."""
+    found = os.fstat(directory)
+    sticky = bool(found.st_mode & stat.S_ISVTX)
+    if found.st_uid not in {0, os.getuid()} or (found.st_mode & 0o002 and not sticky):
+        raise Misconfigured(f"The directory {path} belongs to or is open to other users: name an address elsewhere.")
 
 
 def _lock(directory: int, path: Path) -> None:

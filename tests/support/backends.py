@@ -17,7 +17,7 @@ def make_fake_backend() -> Backend:
 def make_native_backend(state_dir: Path) -> Backend:
     from executor.sandbox.native.backend import NativeBackend, NativeSettings  # noqa: PLC0415 - Linux alone has it
 
-    return NativeBackend(NativeSettings(state_dir=state_dir))
+    return NativeBackend(NativeSettings(state_dir=state_dir, pool_size=0))
 
 
 async def start_or_skip(backend: Backend) -> None:

@@ -5,6 +5,7 @@ this process, orphans that carry our name, and cgroups, mounts and files whose p
 """
 
 import os
+import re
 import tempfile
 import threading
 import time
@@ -164,6 +165,9 @@ def _hierarchies() -> list[str]:
 
 
 def _lived_in_by_others(directory: str, ours: frozenset[int]) -> bool:
+    owner = re.search(r"/executor-(\d+)-", f"{directory}/")
+    if owner and int(owner[1]) not in ours | {os.getpid()} and Path("/proc", owner[1]).exists():
+        return True
     members = {
         int(pid) for below, _, _ in os.walk(directory) for pid in _read(f"{below}/cgroup.procs").split() if pid != "0"
     }

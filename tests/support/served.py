@@ -51,7 +51,7 @@ class Served:
     async def until(self, condition: Callable[[], bool]) -> None:
         """Bounded; for what another side does."""
         async with asyncio.timeout(10):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - the other side has no event to wait for
                 await asyncio.sleep(0.005)
 
 
@@ -128,8 +128,12 @@ async def serving(directory: Path, **server_options: Any) -> AsyncIterator[Serve
         internal=ReadOutput(outputs),
     )
     socket = directory / "run" / "executor.sock"
-    options = {"addresses": [f"unix:{socket}", "127.0.0.1:0"], "heartbeat_seconds": HEARTBEAT_SECONDS}
-    server = Server(pipeline=pipeline, catalogue=catalogue, outputs=outputs, **{**options, **server_options})
+    options = {
+        "pipeline": pipeline,
+        "addresses": [f"unix:{socket}", "127.0.0.1:0"],
+        "heartbeat_seconds": HEARTBEAT_SECONDS,
+    }
+    server = Server(catalogue=catalogue, outputs=outputs, **{**options, **server_options})
     try:
         async with server:
             yield Served(server, backend, ledger, pipeline)

@@ -26,7 +26,7 @@ def test_defaults_need_no_file_and_no_environment():
     assert loaded.listen == ()
     assert loaded.default_image == "host"
     assert loaded.outputs_path == loaded.state_dir / "outputs"
-    assert loaded.images_path == loaded.state_dir / "images"
+    assert loaded.images_dir.parts[-2:] == ("executor", "images")
 
 
 def test_root_keeps_its_state_with_the_machine_and_others_at_home(monkeypatch):

@@ -17,6 +17,7 @@ from executor.model.run import SandboxSpec
 from executor.sandbox.native import cgroups, images, seccomp
 from executor.sandbox.native.channel import Channel, LauncherDied
 from executor.sandbox.native.plan import Hierarchy, ImagePlan, LauncherPlan, Rlimits, SandboxPlan
+from executor.sandbox.native.pool import Pool
 from executor.sandbox.native.sandbox import NativeSandbox
 
 _DELEGATE = "run as root, or with a delegated cgroup: systemd-run --user --scope -p Delegate=yes executor ..."
@@ -37,6 +38,8 @@ class NativeSettings:
     first_id: int = 1_000_000
     id_count: int = 65_536
     """Host uids and gids for sandboxes; of no effect for an ordinary user, who has one id."""
+    pool_size: int = 2
+    """Sandboxes kept ready of each kind that was asked for lately; 0 makes each one on demand."""
 
 
 class NativeBackend:
@@ -50,6 +53,7 @@ class NativeBackend:
         self._hierarchies: tuple[Hierarchy, ...] = ()
         self._missing: dict[str, str] = {}
         self._open: set[NativeSandbox] = set()
+        self._pool = Pool(self._make, settings.pool_size)
 
     async def start(self) -> None:
         """Raises Unavailable, naming what this host cannot enforce and what to do about it."""
@@ -76,6 +80,7 @@ class NativeBackend:
         except BaseException:
             cgroups.remove_base(self._hierarchies)
             raise
+        self._pool.start()
 
     def _refuse_what_is_not_allowed(self) -> None:
         refused = {name: why for name, why in self._missing.items() if name not in self._settings.allow_degraded}
@@ -87,6 +92,7 @@ class NativeBackend:
             )
 
     async def stop(self) -> None:
+        await self._pool.stop()
         for sandbox in [*self._open]:
             await sandbox.close()
         await self._channel.stop()
@@ -107,6 +113,11 @@ class NativeBackend:
         if spec.network != "none":
             raise _unavailable(f"the native backend has no network {spec.network!r}, only `none`")
         began = time.monotonic()
+        sandbox = self._pool.take(spec) or await self._make(spec)
+        sandbox.adopt(spec.limits, self._isolation(spec, image), (time.monotonic() - began) * 1000)
+        return sandbox
+
+    async def _make(self, spec: SandboxSpec) -> NativeSandbox:
         number = next(self._numbers)
         try:
             control, pidfd = await self._channel.build(self._plan(number, spec))
@@ -117,8 +128,6 @@ class NativeBackend:
             raise
         sandbox = NativeSandbox(
             number=number,
-            limits=spec.limits,
-            isolation=self._isolation(spec, image),
             control=control,
             pidfd=pidfd,
             counters=cgroups.Counters(self._hierarchies, f"sandbox-{number}"),
@@ -130,12 +139,12 @@ class NativeBackend:
         except BaseException:
             await sandbox.close()
             raise
-        sandbox.setup_ms = (time.monotonic() - began) * 1000
         return sandbox
 
     async def _release(self, sandbox: NativeSandbox) -> None:
         await self._channel.release(sandbox.number)
         self._open.discard(sandbox)
+        self._pool.refill()
 
     def _plan(self, number: int, spec: SandboxSpec) -> SandboxPlan:
         limits = spec.limits

@@ -27,6 +27,28 @@ def enter_own_user_namespace() -> None:
     (own / "gid_map").write_text(f"{gid} {gid} 1")
 
 
+def keep_capabilities() -> None:
+    """From here on this process, which is root, does not lose them while its effective uid is another's."""
+    syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECBIT_NO_SETUID_FIXUP)
+
+
+def clone_as(uid: int, flags: int, exit_signal: int, cgroup: int) -> tuple[int, int]:
+    """As `syscalls.clone`, with namespaces that belong to `uid`, by a process that keeps its capabilities.
+
+    The kernel counts inotify instances, pending signals and the like also against the owner of a user namespace. One
+    owner for all would let one sandbox use them up for the others, and for the host's root.
+    """
+    own = os.geteuid()
+    os.seteuid(uid)
+    pid = -1
+    try:
+        pid, pidfd = syscalls.clone(flags, exit_signal, cgroup)
+    finally:
+        if pid:  # in the child our own uid does not exist any more
+            os.seteuid(own)
+    return pid, pidfd
+
+
 def become_inner_user() -> None:
     """Keeps the capabilities in the user namespace: they are needed to mount, and dropped later."""
     os.setresgid(INNER_ID, INNER_ID, INNER_ID)

@@ -132,7 +132,7 @@ class Launcher:
         try:
             cgroup.make(plan.cgroup)
             into = cgroup.into()
-            pid, pidfd = syscalls.clone(namespaces.ALL, signal.SIGCHLD, into)
+            pid, pidfd = identity.clone_as(uid, namespaces.ALL, signal.SIGCHLD, into)
             if pid == 0:
                 ours.close()
                 birth = Birth(
@@ -230,6 +230,7 @@ def main(control: int) -> None:
         launcher = Launcher(server, plan, tuple(filters))
         if os.geteuid() == 0:
             os.setgroups([])
+            identity.keep_capabilities()
         else:
             identity.enter_own_user_namespace()
         syscalls.unshare(syscalls.CLONE_NEWNS)

@@ -55,6 +55,8 @@ MASKED_DIRECTORIES = ("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", 
 SANDBOX_ROOT = "/root"
 """In the stage: where a sandbox puts its root together, in its own mount namespace."""
 EMPTY = "/empty"
+NOTHING = "/nothing"
+"""An empty file that everybody may write to and that lies on a read-only mount: a mask that is not a device."""
 
 
 def make_private() -> None:
@@ -69,6 +71,8 @@ def build_stage(plan: LauncherPlan) -> None:
     mount("executor-stage", stage, "tmpfs", MS_NOSUID, "mode=755,size=64m")
     for name in ("dev", "proc", "root", "empty", "images"):
         Path(stage, name).mkdir()
+    Path(stage + NOTHING).touch()
+    Path(stage + NOTHING).chmod(0o666)
     mount("/proc", f"{stage}/proc", None, MS_BIND | MS_REC)
     _stage_devices(f"{stage}/dev")
     for image in plan.images:
@@ -147,7 +151,7 @@ def mount_proc() -> None:
     mount("proc", proc, "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=invisible")
     for name in MASKED_FILES:
         if os.path.exists(f"{proc}/{name}"):  # noqa: PTH110 - one stat, on the path to each sandbox
-            mount("/dev/null", f"{proc}/{name}", None, MS_BIND)
+            mount(NOTHING, f"{proc}/{name}", None, MS_BIND)
     for name in MASKED_DIRECTORIES:
         if os.path.isdir(f"{proc}/{name}"):  # noqa: PTH112 - one stat, on the path to each sandbox
             mount(EMPTY, f"{proc}/{name}", None, MS_BIND)

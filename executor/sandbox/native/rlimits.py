@@ -5,12 +5,16 @@ import resource
 from executor.sandbox.native.plan import Rlimits
 
 MIB = 1024 * 1024
+NO_CORE = 1
+"""Too small for a file, and the one value with which the kernel does not start a core handler of the host either: with 0
+it does, as the host's root. The filter sees to it that it stays.
+"""
 
 
 def apply(wanted: Rlimits) -> None:
     """Never raises a limit: where the host's own hard limit is lower, that one holds."""
     limits = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: NO_CORE,
         resource.RLIMIT_NOFILE: wanted.open_files,
         resource.RLIMIT_FSIZE: wanted.file_bytes,
         resource.RLIMIT_MEMLOCK: 8 * MIB,

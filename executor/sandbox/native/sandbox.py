@@ -33,21 +33,20 @@ PLACES = ("/workspace", "/tmp", "/dev/shm")  # noqa: S108 - the sandbox's own
 
 
 class NativeSandbox:
-    def __init__(  # noqa: PLR0913 - what the backend knows of it
+    isolation: Isolation
+
+    def __init__(
         self,
         *,
         number: int,
-        limits: Limits,
-        isolation: Isolation,
         control: int,
         pidfd: int,
         counters: Counters,
         release: "Callable[[NativeSandbox], Awaitable[None]]",
     ) -> None:
         self.number = number
-        self.isolation = isolation
-        self.setup_ms = 0.0
-        self._limits = limits
+        self._limits = Limits()
+        self._setup_ms = 0.0
         self._control = socket.socket(fileno=control)
         self._control.setblocking(False)  # noqa: FBT003
         self._pidfd = pidfd
@@ -70,6 +69,14 @@ class NativeSandbox:
         message = json.loads(data) if data else {"fault": "its init died"}
         if "fault" in message:
             raise _fault(f"The sandbox {message['fault']}.")
+
+    @property
+    def alive(self) -> bool:
+        return not self._closed and not self._dead.done()
+
+    def adopt(self, limits: Limits, isolation: Isolation, setup_ms: float) -> None:
+        """From here on it belongs to one call, which waited `setup_ms` for it."""
+        self._limits, self.isolation, self._setup_ms = limits, isolation, setup_ms
 
     async def run(self, process: Process, on_output: OnOutput) -> RunReport:
         self._refuse_closed()
@@ -96,7 +103,7 @@ class NativeSandbox:
             for reader in readers:
                 reader.drain()
         return self._report(
-            stop, said, meter, Usage(setup_ms=self.setup_ms, wall_ms=wall_ms, teardown_ms=_since(began) - wall_ms)
+            stop, said, meter, Usage(setup_ms=self._setup_ms, wall_ms=wall_ms, teardown_ms=_since(began) - wall_ms)
         )
 
     def _hand_over(self, process: Process) -> None:

@@ -71,5 +71,5 @@ async def test_buf_curl_executes_by_reflection_alone(served: Served, tmp_path: P
 
 async def test_buf_curl_shows_the_details_of_a_refusal(served: Served, tmp_path: Path) -> None:
     request = {"invocation": {"tool": "echo", "traceId": "no"}}
-    answer = (await buf(served, "Execute", request, tmp_path, code=24)).decode()  # 8 times the gRPC code, plus 0
+    answer = (await buf(served, "Execute", request, tmp_path, code=24)).decode()  # eight times the gRPC code
     assert "invocation.trace_id" in answer
