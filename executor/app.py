@@ -32,12 +32,11 @@ from executor.schema.nearest import did_you_mean, listed
 from executor.settings import Settings
 from executor.stores.files import FileOutputStore
 from executor.stores.memory import MemoryLedger
-from executor.telemetry.logs import logger
 
 if TYPE_CHECKING:
-    from executor.ingress.server import Server
+    from structlog.stdlib import BoundLogger
 
-_log = logger(__name__)
+    from executor.ingress.server import Server
 
 MakeBackend = Callable[[Settings], Backend]
 
@@ -198,6 +197,7 @@ async def listening(service: Service) -> AsyncIterator["Server"]:
     """The gRPC server on top of an open service. Raises Unavailable, Misconfigured."""
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # read when gRPC is loaded; nothing forks from here on
     from executor.ingress.server import Server  # noqa: PLC0415 - see above
+    from executor.telemetry.logs import logger  # noqa: PLC0415 - loads what a call in process does without
 
     settings = service.settings
     server = Server(
@@ -209,7 +209,7 @@ async def listening(service: Service) -> AsyncIterator["Server"]:
         heartbeat_seconds=settings.heartbeat_seconds,
     )
     async with server:
-        sweeping = asyncio.create_task(_sweep(service.outputs, settings.output_ttl_seconds))
+        sweeping = asyncio.create_task(_sweep(service.outputs, settings.output_ttl_seconds, logger(__name__)))
         try:
             yield server
         finally:
@@ -217,11 +217,11 @@ async def listening(service: Service) -> AsyncIterator["Server"]:
             await asyncio.wait((sweeping,))
 
 
-async def _sweep(outputs: FileOutputStore, ttl_seconds: float) -> None:
+async def _sweep(outputs: FileOutputStore, ttl_seconds: float, log: "BoundLogger") -> None:
     """What is expired is unreadable at once; this gives its room back."""
     while True:
         await asyncio.sleep(min(60.0, ttl_seconds))
         try:
             await outputs.sweep()
         except Unavailable as error:
-            _log.warning("expired outputs were not removed", reason=str(error))
+            log.warning("expired outputs were not removed", reason=str(error))

@@ -49,7 +49,7 @@ def test_it_listens_on_a_socket_that_is_ours_alone_and_on_tcp_where_asked(env, t
 
 def test_its_socket_is_in_the_runtime_directory_by_default(env, tmp_path):
     with serving(env) as (_, addresses):
-        assert addresses == [f"unix:{tmp_path}/state/executor/executor.sock"]
+        assert addresses == [f"unix:{tmp_path}/executor/executor.sock"]
 
 
 def test_tools_and_outputs_are_read_from_it(env):

@@ -21,7 +21,7 @@ _OWN_TERMINAL = (
 
 def environment(state_dir: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EXECUTOR_")}
-    return {**kept, "EXECUTOR_STATE_DIR": str(state_dir), "XDG_RUNTIME_DIR": str(state_dir), **more}
+    return {**kept, "EXECUTOR_STATE_DIR": str(state_dir), "XDG_RUNTIME_DIR": str(state_dir.parent), **more}
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:

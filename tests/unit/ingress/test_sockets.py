@@ -75,6 +75,7 @@ def test_a_directory_like_tmp_is_taken(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.root
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_somebody_else_is_refused(path: Path) -> None:
     path.parent.mkdir()
