@@ -24,6 +24,10 @@ from executor.sandbox.recorder import Observer, Outputs, Recorder
 from executor.stages import Approval, Capacity, Idempotency, Internal, Ledger, Permission
 
 
+LARGE_CHARACTERS = 32_768
+"""Arguments beyond this are judged in a thread: the worst of a megabyte take half a second."""
+
+
 class Pipeline:
     """Stateless but for its stages; one `execute` per invocation, any number at a time."""
 
@@ -54,7 +58,7 @@ class Pipeline:
         tool: Tool | None = None
         try:
             tool = self._catalogue.find(invocation.tool, invocation.version)
-            call = _admitted(invocation, tool)
+            call = await _admitted(invocation, tool)
             self._permission.check(invocation.principal, tool)
             if earlier := await self._idempotency.claim(invocation, tool, call.arguments):
                 return replace(earlier, replayed=True)
@@ -123,8 +127,14 @@ class _Call:
     """None where the service answers itself."""
 
 
-def _admitted(invocation: Invocation, tool: Tool) -> _Call:
+async def _admitted(invocation: Invocation, tool: Tool) -> _Call:
     """Raises InvocationError for whatever the caller or its model must mend."""
+    if len(invocation.arguments_json) > LARGE_CHARACTERS:
+        return await asyncio.to_thread(_judged, invocation, tool)
+    return _judged(invocation, tool)
+
+
+def _judged(invocation: Invocation, tool: Tool) -> _Call:
     arguments = parse(invocation.arguments_json, tool)
     check_files(invocation.files, invocation.collect, tool)
     return _Call(

@@ -26,7 +26,7 @@ async def output_here(ref: str, wanted: Part, settings: Settings) -> Exit:
     """From the state directory, whether or not a server runs on it."""
     async with open_outputs(settings) as outputs:
         start, end = wanted.bytes or (0, None)
-        source = outputs.read(ref, LOCAL.tenant, start, end)
+        source: AsyncIterator[bytes] = outputs.read(ref, LOCAL.tenant, start, end)
         if wanted.lines is not None:
             source = reading.lines(source, *wanted.lines)
         if wanted.regex is not None:

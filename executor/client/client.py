@@ -155,6 +155,7 @@ class ExecutorClient:
         request = pb.ReadOutputRequest(ref=ref, bytes=_range(bytes), lines=_range(lines))
         if regex is not None:
             request.regex = regex
+        await self._connected(None)
         call = self._stub.ReadOutput(request)
         try:
             with translated():
@@ -168,6 +169,7 @@ class ExecutorClient:
         """The newest version of each tool, sorted by name."""
         tools: list[ToolOffer] = []
         request = pb.ListToolsRequest()
+        await self._connected(None)
         while True:
             with translated():
                 response = await self._stub.ListTools(request)
@@ -178,12 +180,14 @@ class ExecutorClient:
 
     async def get_tool(self, name: str, version: str | None = None) -> ToolOffer:
         """Without a version the newest. Raises NotFound."""
+        await self._connected(None)
         with translated():
             response = await self._stub.GetTool(pb.GetToolRequest(name=name, version=version))
         return tool_from_wire(response.tool)
 
     async def versions(self, name: str) -> tuple[str, ...]:
         """Of one tool, newest first. Raises NotFound."""
+        await self._connected(None)
         with translated():
             response = await self._stub.GetTool(pb.GetToolRequest(name=name))
         return tuple(response.versions)

@@ -16,7 +16,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,7 +72,7 @@ class FileOutputStore:
         os.close(fd)
         return size_bytes
 
-    async def read(self, ref: str, tenant: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
+    async def read(self, ref: str, tenant: str, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
         """The bytes from `start` up to, not including, `end`; what lies beyond the last byte is empty.
 
         Raises NotFound, and BadRequest for a range that runs backwards, when the first piece is asked for.

@@ -1,7 +1,8 @@
 """What one server has in the world: taken before and after a test, equal means that nothing leaked.
 
 Counts only what belongs to that server, so that others on the same machine do not disturb it. Its outputs are left out:
-to keep them is what it is for.
+to keep them is what it is for. So is what its pool is made of, sandbox by sandbox: whatever has no process beside its
+init, with exactly the descriptors and directories of one, in pairs and no more of them than a full pool has.
 """
 
 import os
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -20,32 +22,47 @@ from tests.security.serving import Server
 SETTLE_SECONDS = 5.0
 POLL_SECONDS = 0.02
 OUTPUTS = "outputs"
+POOL_SIZE = 2
+"""Of each class, by default."""
+MOST_PARKED = 4 * POOL_SIZE
+PARKED = {
+    "server": {"/workspace": 1, "/tmp": 1, "/dev/shm": 1, "anon_inode:[pidfd]": 1, "pipe": 3, "socket": 1},
+    "launcher": {"anon_inode:[pidfd]": 1},
+}
+"""Descriptors that a parked sandbox costs each of the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     processes: frozenset[str]
     """`pid@start name` of the server's descendants, and of what lives in its cgroups."""
+    unpooled: int
+    """Sandboxes without a program beyond what a pool holds."""
     descriptors: frozenset[str]
     """`process kind number` for the server and its launcher."""
     mounts: frozenset[str]
     """In the launcher's namespace, and those of the server's that concern its directory."""
     cgroups: frozenset[str]
-    network_namespaces: frozenset[int]
+    """Hierarchy and how many more directories than sandboxes."""
+    network_namespaces: int
+    """Beside the sandboxes' own."""
     files: frozenset[str]
     """In its state and temporary directories."""
 
 
 def world(server: Server) -> World:
     below = _descendants(server.pid)
-    groups = frozenset(_cgroups(server.pid))
+    launchers = [process.pid for process in below if _parent(process.pid) == server.pid]
+    parked = [pid for pid in _children(launchers) if not _children([pid])]
+    groups = [(base, [directory for directory, _, _ in os.walk(base)]) for base in cgroup_directories(server.pid)]
     pids = {process.pid for process in below} | set(_members(groups))
     return World(
-        processes=frozenset(_identity(pid) for pid in pids),
-        descriptors=frozenset(_descriptors(server.pid, below)),
-        mounts=frozenset(_mounts(server, below)),
-        cgroups=groups,
-        network_namespaces=frozenset(_network_namespaces(pids)),
+        processes=frozenset(_identity(pid) for pid in pids - set(parked)),
+        unpooled=max(len(parked) - MOST_PARKED, len(parked) % POOL_SIZE),
+        descriptors=frozenset(_descriptors(server.pid, launchers, len(parked))),
+        mounts=frozenset(_mounts(server, launchers)),
+        cgroups=frozenset(f"{base} {len(directories) - len(parked)}" for base, directories in groups),
+        network_namespaces=len(set(_network_namespaces(pids))) - len(parked),
         files=frozenset(_files(server)),
     )
 
@@ -56,8 +73,14 @@ def difference(before: World, after: World) -> dict[str, list[str]]:
     for field in fields(World):
         was, now = getattr(before, field.name), getattr(after, field.name)
         if was != now:
-            found[field.name] = sorted([f"+ {item}" for item in now - was] + [f"- {item}" for item in was - now])
+            found[field.name] = _changes(was, now)
     return found
+
+
+def _changes(was: Any, now: Any) -> list[str]:
+    if isinstance(was, int):
+        return [f"{now} instead of {was}"]
+    return sorted([f"+ {item}" for item in now - was] + [f"- {item}" for item in was - now])
 
 
 def settled(server: Server, before: World, deadline_s: float = SETTLE_SECONDS) -> dict[str, list[str]]:
@@ -73,17 +96,19 @@ def settled(server: Server, before: World, deadline_s: float = SETTLE_SECONDS) -
 
 def launcher_pid(server: Server) -> int:
     """Of the one child that makes the sandboxes."""
-    return next(process.pid for process in _descendants(server.pid) if _is_launcher(process.pid, server.pid))
+    return psutil.Process(server.pid).children()[0].pid
 
 
-def sandbox_pids(server: Server) -> list[int]:
-    """Of the init of each sandbox that is open now, as the host counts."""
-    return [process.pid for process in psutil.Process(launcher_pid(server)).children()]
+def busy_sandboxes(server: Server) -> list[int]:
+    """Of the init of each sandbox whose program runs now, as the host counts."""
+    return [pid for pid in _children([launcher_pid(server)]) if _children([pid])]
 
 
-def cgroup_directories(pid: int) -> list[Path]:
+def cgroup_directories(pid: int) -> list[str]:
     """The server's own, one in each hierarchy."""
-    return [path for root in _hierarchies() for path in Path(root).rglob(f"executor-{pid}-*")]
+    wanted = f"executor-{pid}-"
+    walks = (os.walk(root) for root in _hierarchies())
+    return [os.path.join(at, name) for walk in walks for at, names, _ in walk for name in names if name.startswith(wanted)]  # noqa: PTH118
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
@@ -93,9 +118,13 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _is_launcher(pid: int, server_pid: int) -> bool:
+def _children(pids: Iterable[int]) -> list[int]:
+    return [int(child) for pid in pids for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
+
+
+def _parent(pid: int) -> int:
     stat = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return len(stat) > 1 and stat[1] == str(server_pid)
+    return int(stat[1]) if stat else 0
 
 
 def _identity(pid: int) -> str:
@@ -106,11 +135,12 @@ def _identity(pid: int) -> str:
         return f"{pid} gone"
 
 
-def _descriptors(server_pid: int, below: list[psutil.Process]) -> Iterator[str]:
-    launchers = [process.pid for process in below if _is_launcher(process.pid, server_pid)]
+def _descriptors(server_pid: int, launchers: list[int], parked_count: int) -> Iterator[str]:
     for name, pid in (("server", server_pid), *(("launcher", pid) for pid in launchers)):
-        for kind, number in _kinds(pid).items():
-            yield f"{name} {kind} {number}"
+        kinds = _kinds(pid)
+        for kind, number in PARKED[name].items():
+            kinds[kind] -= number * parked_count
+        yield from (f"{name} {kind} {number}" for kind, number in kinds.items())
 
 
 def _kinds(pid: int) -> Counter[str]:
@@ -125,13 +155,12 @@ def _kinds(pid: int) -> Counter[str]:
     return kinds
 
 
-def _mounts(server: Server, below: list[psutil.Process]) -> Iterator[str]:
+def _mounts(server: Server, launchers: list[int]) -> Iterator[str]:
     for line in _read(f"/proc/{server.pid}/mountinfo").splitlines():
         if str(server.directory) in line:
             yield f"server {line}"
-    for process in below:
-        if _is_launcher(process.pid, server.pid):
-            yield from (f"launcher {line}" for line in _read(f"/proc/{process.pid}/mountinfo").splitlines())
+    for pid in launchers:
+        yield from (f"launcher {line}" for line in _read(f"/proc/{pid}/mountinfo").splitlines())
 
 
 def _hierarchies() -> list[str]:
@@ -139,14 +168,10 @@ def _hierarchies() -> list[str]:
     return [mount[1] for mount in mounts if mount[2] in ("cgroup", "cgroup2")]
 
 
-def _cgroups(pid: int) -> Iterator[str]:
-    for base in cgroup_directories(pid):
-        yield from (directory for directory, _, _ in os.walk(base))
-
-
-def _members(groups: Iterable[str]) -> Iterator[int]:
-    for group in groups:
-        yield from (int(pid) for pid in _read(f"{group}/cgroup.procs").split() if pid != "0")
+def _members(groups: Iterable[tuple[str, list[str]]]) -> Iterator[int]:
+    for _, directories in groups:
+        for directory in directories:
+            yield from (int(pid) for pid in _read(f"{directory}/cgroup.procs").split() if pid != "0")
 
 
 def _network_namespaces(pids: Iterable[int]) -> Iterator[int]:
