@@ -62,7 +62,7 @@ async def warm(server: Server) -> None:
 @pytest.fixture(autouse=True)
 def nothing_left(server: Server, warm: None) -> Iterator[None]:
     """After each test the server answers its health check within a second, and the census of its world is the same."""
-    before = world.world(server)
+    before = world.calm(server)
     yield
     assert server.healthy(), f"the server does not answer within {serving.HEALTH_SECONDS:g} s: {server.log}"
     left = world.settled(server, before)

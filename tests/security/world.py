@@ -67,6 +67,19 @@ def world(server: Server) -> World:
     )
 
 
+def calm(server: Server, deadline_s: float = SETTLE_SECONDS) -> World:
+    """The world once it stays as it is for a moment and its pool is whole, or whatever it is at the deadline. Blocks."""
+    deadline = time.monotonic() + deadline_s
+    pause = threading.Event()
+    seen = world(server)
+    while time.monotonic() < deadline:
+        pause.wait(2 * POLL_SECONDS)
+        before, seen = seen, world(server)
+        if before == seen and not seen.unpooled:
+            break
+    return seen
+
+
 def difference(before: World, after: World) -> dict[str, list[str]]:
     """Kind -> what is more (`+`) or less (`-`) than before; empty where nothing changed."""
     found = {}
@@ -140,7 +153,7 @@ def _descriptors(server_pid: int, launchers: list[int], parked_count: int) -> It
         kinds = _kinds(pid)
         for kind, number in PARKED[name].items():
             kinds[kind] -= number * parked_count
-        yield from (f"{name} {kind} {number}" for kind, number in kinds.items())
+        yield from (f"{name} {kind} {number}" for kind, number in kinds.items() if number)
 
 
 def _kinds(pid: int) -> Counter[str]:

@@ -163,6 +163,8 @@ class NativeSandbox:
     async def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        if not self._dead.done():
+            self._counters.lift_cpu_rate()
         await self._dead
 
     def _report(self, stop: Stop | None, said: dict[str, Any], meter: OutputMeter, usage: Usage) -> RunReport:
