@@ -23,7 +23,6 @@ from executor.sandbox.contract import Backend
 from executor.sandbox.recorder import Observer, Outputs, Recorder
 from executor.stages import Approval, Capacity, Idempotency, Internal, Ledger, Permission
 
-
 LARGE_CHARACTERS = 32_768
 """Arguments beyond this are judged in a thread: the worst of a megabyte take half a second."""
 

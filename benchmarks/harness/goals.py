@@ -30,9 +30,7 @@ class _Goal:
 
 
 def judge(lines: Sequence[Line]) -> tuple[Verdict, ...]:
-    return tuple(
-        Verdict(name=one.name, value=one.measure(lines), goal=one.goal, unit=one.unit) for one in _GOALS
-    )
+    return tuple(Verdict(name=one.name, value=one.measure(lines), goal=one.goal, unit=one.unit) for one in _GOALS)
 
 
 def _above_bwrap(lines: Sequence[Line]) -> float | None:

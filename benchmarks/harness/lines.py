@@ -1,6 +1,7 @@
 """A measured line, and the names that others must know. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from .figures import Figures
 from .plan import Gap
@@ -43,3 +44,11 @@ class Absence:
     row: str | None
     """None for all of them."""
     reason: str
+
+
+def with_costs(lines: Iterable[Line], costs: Mapping[tuple[str, str], CpuCost]) -> tuple[Line, ...]:
+    """Each cost, by peer and row, at the line that it was measured for."""
+    return tuple(
+        replace(line, cpu=costs.get((line.peer, line.row))) if (line.in_flight, line.gap) == (1, Gap.NONE) else line
+        for line in lines
+    )

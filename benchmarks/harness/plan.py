@@ -52,6 +52,10 @@ class Plan:
     cells: tuple[Cell, ...]
     probes: tuple[Probe, ...]
 
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple({cell.row.name: cell.row for cell in self.cells}.values())
+
 
 def full(rows: Iterable[Row]) -> Plan:
     """About five minutes on two cores."""

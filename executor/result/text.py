@@ -40,13 +40,24 @@ def present(excerpt: Excerpt, *, text_bytes: int, ref: str, dropped_bytes: int =
 def _with_cut_notice(excerpt: Excerpt, text_bytes: int, ref: str, dropped_bytes: int) -> Stream:
     room = text_bytes - len(_CUT_NOTICE) - 1
     fits = room >= text_bytes // 2
-    stream = present(excerpt, text_bytes=room if fits else text_bytes, ref=ref)
+    stream = present(_without_cut_character(excerpt), text_bytes=room if fits else text_bytes, ref=ref)
     return Stream(
         text=_on_own_line(stream.text, _CUT_NOTICE) if fits else stream.text,
-        total_bytes=stream.total_bytes + dropped_bytes,
+        total_bytes=excerpt.total_bytes + dropped_bytes,
         truncated=True,
         lossy=stream.lossy,
         ref=ref,
+    )
+
+
+def _without_cut_character(excerpt: Excerpt) -> Excerpt:
+    """The output limit counts bytes; it may have cut the last character."""
+    data = excerpt.head + excerpt.tail
+    whole = neutral.source_bytes(neutral.decode_head(data))
+    return Excerpt(
+        head=excerpt.head[:whole],
+        tail=excerpt.tail[: max(0, whole - len(excerpt.head))],
+        total_bytes=excerpt.total_bytes - len(data) + whole,
     )
 
 

@@ -193,7 +193,10 @@ class FileSpool:
 
     async def discard(self) -> None:
         """Idempotent; does nothing after `keep`."""
-        await asyncio.to_thread(self._release)
+        if self._fd < 0:
+            self._release()  # memory alone: not worth a thread
+        else:
+            await asyncio.to_thread(self._release)
 
     def _keep(self) -> None:
         try:

@@ -4,7 +4,7 @@ filter's table fails a probe instead of vanishing from both.
 
 import pyseccomp
 
-DENIED = """
+_NAMES = """
 mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr statmount listmount
 open_tree_attr unshare setns clone3 keyctl add_key request_key bpf perf_event_open userfaultfd io_uring_setup
 io_uring_enter io_uring_register kexec_load kexec_file_load init_module finit_module delete_module create_module
@@ -13,7 +13,8 @@ name_to_handle_at fanotify_init fanotify_mark lookup_dcookie ptrace process_vm_r
 process_madvise process_mrelease modify_ldt mbind set_mempolicy set_mempolicy_home_node move_pages migrate_pages seccomp
 settimeofday clock_settime clock_adjtime adjtimex vmsplice tee memfd_secret sethostname setdomainname vhangup nfsservctl
 uselib ustat sysfs _sysctl
-""".split()
+"""
+DENIED = tuple(_NAMES.split())
 _YOUNG = {
     "mount_setattr": 442,
     "quotactl_fd": 443,

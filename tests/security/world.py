@@ -53,7 +53,7 @@ class World:
 def world(server: Server) -> World:
     below = _descendants(server.pid)
     launchers = [process.pid for process in below if _parent(process.pid) == server.pid]
-    parked = [pid for pid in _children(launchers) if not _children([pid])]
+    parked = [pid for pid in children(launchers) if not children([pid])]
     groups = [(base, [directory for directory, _, _ in os.walk(base)]) for base in cgroup_directories(server.pid)]
     pids = {process.pid for process in below} | set(_members(groups))
     return World(
@@ -68,7 +68,7 @@ def world(server: Server) -> World:
 
 
 def calm(server: Server, deadline_s: float = SETTLE_SECONDS) -> World:
-    """The world once it stays as it is for a moment and its pool is whole, or whatever it is at the deadline. Blocks."""
+    """Once it stays as it is for a moment and the pool is whole; at the deadline, whatever it is. Blocks."""
     deadline = time.monotonic() + deadline_s
     pause = threading.Event()
     seen = world(server)
@@ -114,14 +114,14 @@ def launcher_pid(server: Server) -> int:
 
 def busy_sandboxes(server: Server) -> list[int]:
     """Of the init of each sandbox whose program runs now, as the host counts."""
-    return [pid for pid in _children([launcher_pid(server)]) if _children([pid])]
+    return [pid for pid in children([launcher_pid(server)]) if children([pid])]
 
 
 def cgroup_directories(pid: int) -> list[str]:
     """The server's own, one in each hierarchy."""
     wanted = f"executor-{pid}-"
     walks = (os.walk(root) for root in _hierarchies())
-    return [os.path.join(at, name) for walk in walks for at, names, _ in walk for name in names if name.startswith(wanted)]  # noqa: PTH118
+    return [f"{at}/{name}" for walk in walks for at, names, _ in walk for name in names if name.startswith(wanted)]
 
 
 def _descendants(pid: int) -> list[psutil.Process]:
@@ -131,7 +131,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
-def _children(pids: Iterable[int]) -> list[int]:
+def children(pids: Iterable[int]) -> list[int]:
     return [int(child) for pid in pids for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
 
 

@@ -42,6 +42,10 @@ class NativeSettings:
     """Sandboxes kept ready of each kind that was asked for lately; 0 makes each one on demand."""
 
 
+REMOVAL_SECONDS = 1.0
+"""A cgroup can refuse to go for a moment after its last process did."""
+
+
 class NativeBackend:
     name = "native"
 
@@ -54,33 +58,44 @@ class NativeBackend:
         self._missing: dict[str, str] = {}
         self._open: set[NativeSandbox] = set()
         self._pool = Pool(self._make, settings.pool_size)
+        self._filters: tuple[bytes, bytes] = (b"", b"")
+        self._launching = asyncio.Lock()
 
     async def start(self) -> None:
         """Raises Unavailable, naming what this host cannot enforce and what to do about it."""
         _raise_descriptor_limit()
-        filters = seccomp.compile_filters()
+        self._filters = seccomp.compile_filters()
         found = [images.host_image(), *(images.built_images(d) if (d := self._settings.images_dir) else ())]
         self._images = {image.name: image for image in found}
         name = f"{cgroups.PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         self._hierarchies, self._missing = cgroups.locate(name)
         try:
             self._refuse_what_is_not_allowed()
-            stage = self._settings.state_dir / "stage"
-            stage.mkdir(parents=True, exist_ok=True)
-            await self._channel.start(
-                LauncherPlan(
-                    stage=str(stage),
-                    images=tuple(found),
-                    hierarchies=self._hierarchies,
-                    first_id=self._settings.first_id,
-                    id_count=self._settings.id_count if os.geteuid() == 0 else 0,
-                ),
-                filters,
-            )
+            await self._launch()
         except BaseException:
             cgroups.remove_base(self._hierarchies)
             raise
         self._pool.start()
+
+    async def _launch(self) -> None:
+        stage = self._settings.state_dir / "stage"
+        stage.mkdir(parents=True, exist_ok=True)
+        plan = LauncherPlan(
+            stage=str(stage),
+            images=tuple(self._images.values()),
+            hierarchies=self._hierarchies,
+            first_id=self._settings.first_id,
+            id_count=self._settings.id_count if os.geteuid() == 0 else 0,
+        )
+        await self._channel.start(plan, self._filters)
+
+    async def _relaunch(self) -> None:
+        """The launcher was killed, and the kernel has killed every sandbox of it; the next call gets a new one."""
+        async with self._launching:
+            if not self._channel.alive:
+                await self._channel.stop()
+                cgroups.remove_sandboxes(self._hierarchies)
+                await self._launch()
 
     def _refuse_what_is_not_allowed(self) -> None:
         refused = {name: why for name, why in self._missing.items() if name not in self._settings.allow_degraded}
@@ -96,7 +111,12 @@ class NativeBackend:
         for sandbox in [*self._open]:
             await sandbox.close()
         await self._channel.stop()
-        cgroups.remove_base(self._hierarchies)
+        cgroups.remove_sandboxes(self._hierarchies)
+        with contextlib.suppress(TimeoutError):  # the next start sweeps what is left
+            async with asyncio.timeout(REMOVAL_SECONDS):
+                while not cgroups.remove_base(self._hierarchies):
+                    await asyncio.sleep(REMOVAL_SECONDS / 100)
+                    cgroups.remove_sandboxes(self._hierarchies)
         self._hierarchies = ()
 
     def images(self) -> Sequence[str]:
@@ -120,8 +140,8 @@ class NativeBackend:
     async def _make(self, spec: SandboxSpec) -> NativeSandbox:
         number = next(self._numbers)
         try:
-            control, pidfd = await self._channel.build(self._plan(number, spec))
-        except (OSError, LauncherDied) as error:
+            control, pidfd = await self._build(self._plan(number, spec))
+        except (OSError, LauncherDied, Unavailable) as error:
             raise _unavailable(f"the sandbox could not be made: {error}") from error
         except asyncio.CancelledError:
             await asyncio.shield(self._channel.release(number))
@@ -140,6 +160,14 @@ class NativeBackend:
             await sandbox.close()
             raise
         return sandbox
+
+    async def _build(self, plan: SandboxPlan) -> tuple[int, int]:
+        """Tried once more where the launcher turns out to be gone: nothing of the call has run yet."""
+        if self._channel.alive:
+            with contextlib.suppress(LauncherDied):
+                return await self._channel.build(plan)
+        await self._relaunch()
+        return await self._channel.build(plan)
 
     async def _release(self, sandbox: NativeSandbox) -> None:
         await self._channel.release(sandbox.number)

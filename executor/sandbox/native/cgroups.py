@@ -161,10 +161,23 @@ def sweep(parent: Path, keep: str) -> None:
                         group.rmdir()
 
 
-def remove_base(hierarchies: Iterable[Hierarchy]) -> None:
+def remove_base(hierarchies: Iterable[Hierarchy]) -> bool:
+    """False where something in it is still on its way out."""
+    gone = True
     for hierarchy in hierarchies:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             Path(hierarchy.base).rmdir()
+        except OSError as error:
+            gone = gone and error.errno in _GONE
+    return gone
+
+
+def remove_sandboxes(hierarchies: Iterable[Hierarchy]) -> None:
+    """What a launcher that was killed left behind. A group with a living process in it refuses to go."""
+    for hierarchy in hierarchies:
+        for group in Path(hierarchy.base).glob("sandbox-*"):
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 # --- one sandbox's --------------------------------------------------------------------------------------------------
@@ -267,11 +280,11 @@ class Counters:
         return -1
 
     def lift_cpu_rate(self) -> None:
-        """For a tree that has been killed: to die takes processor time too, and under its quota it could take seconds."""
+        """For a tree that was killed: to die takes processor time too, and under its quota that could be seconds."""
         for directory in self._directories:
             for file, value in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
                 with contextlib.suppress(OSError):  # a file of the other version, or already gone
-                    (directory / file).open("r+").write(value)
+                    (directory / file).write_text(value)
 
     def _read(self, file: str) -> str | None:
         for directory in self._directories:

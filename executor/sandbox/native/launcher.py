@@ -120,8 +120,10 @@ class Launcher:
                 self._build(plan)
             except OSError as error:
                 init.report(self._server, {"failed": plan.sandbox_id, "reason": str(error)})
-        else:
+        elif message["release"] in self._sandboxes:
             self._release(message["release"])
+        else:  # it was never made
+            init.report(self._server, {"released": message["release"]})
 
     def _build(self, plan: SandboxPlan) -> None:
         cgroup = Cgroup(self._hierarchies, f"sandbox-{plan.sandbox_id}")

@@ -6,8 +6,8 @@ from executor.sandbox.native.plan import Rlimits
 
 MIB = 1024 * 1024
 NO_CORE = 1
-"""Too small for a file, and the one value with which the kernel does not start a core handler of the host either: with 0
-it does, as the host's root. The filter sees to it that it stays.
+"""Too small for a file, and the one value with which the kernel does not start a core handler of the host either: with
+0 it does, as the host's root. The filter sees to it that it stays.
 """
 
 

@@ -1,17 +1,18 @@
 """Make as many of each kind of kernel object as the kernel lets us; print kind -> [how many, errno that ended it].
 
-With `hold` among the files it keeps them, says so, and waits to be killed.
+Asked to hold, it keeps the last of them and waits to be killed.
 """
 
 import ctypes
 import fcntl
 import os
 import select
+import sys
 import time
 
 import hostile
 
-CALLS = hostile.given()["calls"]
+CALLS, HOLD = hostile.given()
 MOST = 50_000
 F_SETPIPE_SZ = 1031
 IPC_CREAT = 0o1000
@@ -38,14 +39,6 @@ def inotify_instance():
     call("inotify_init1", os.O_CLOEXEC)
 
 
-def inotify_watches():
-    """Every file of the image below /usr, on one instance after the other, as far as they go."""
-    instance = kept[0]
-    for directory, names, files in os.walk("/usr"):
-        for name in (*names, *files):
-            call("inotify_add_watch", instance, os.fsencode(os.path.join(directory, name)), 0xFFF)
-
-
 def queue():
     call("mq_open", b"queue", os.O_CREAT | os.O_RDWR, 0o600, None)
 
@@ -55,7 +48,7 @@ def shared_memory():
 
 
 def semaphores():
-    call("semget", 0, 250, 0o600 | IPC_CREAT)
+    call("semget", 0, 100, 0o600 | IPC_CREAT)
 
 
 def message_queue():
@@ -100,9 +93,10 @@ for make in (queue, timer, shared_memory, semaphores, message_queue, asynchronou
 answers["epoll_nest"] = until_refused(epoll_nest)
 let_go()
 answers["largest_pipe"] = until_refused(largest_pipe)
-if not os.path.exists("hold"):
+if not HOLD:
     let_go()
 answers["inotify_instance"] = until_refused(inotify_instance)
-print(hostile.json.dumps(answers), flush=True)
-if os.path.exists("hold"):
+hostile.show(answers)
+sys.stdout.flush()
+if HOLD:
     time.sleep(60)

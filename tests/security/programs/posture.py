@@ -1,4 +1,4 @@
-"""What the kernel says of this program: each thread's privileges, its namespaces, ids, limits, mounts and surroundings."""
+"""What the kernel says of this program: its threads' privileges, namespaces, ids, limits, mounts and surroundings."""
 
 import ctypes
 import os
@@ -74,7 +74,7 @@ libc = ctypes.CDLL(None)
 hostile.show(
     {
         "threads": threads(),
-        "namespaces": {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in NAMESPACES},
+        "namespaces": {kind: str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in NAMESPACES},
         "securebits": libc.prctl(PR_GET_SECUREBITS, 0, 0, 0, 0),
         "keepcaps": libc.prctl(PR_GET_KEEPCAPS, 0, 0, 0, 0),
         "limits": {kind: limits(kind) for kind in LIMITS},
@@ -82,10 +82,10 @@ hostile.show(
         "mounts": mounts(),
         "environment": {name: value for name, value in sorted(os.environ.items()) if name not in ("PATH", "LC_CTYPE")},
         "host name": socket.gethostname(),
-        "directory": os.getcwd(),
+        "directory": str(Path.cwd()),
         "cgroup": sorted({line.rsplit(":", 1)[1] for line in Path("/proc/self/cgroup").read_text().splitlines()}),
         "leads its session": os.getsid(0) == os.getpid(),
         "terminal": terminal(),
-        "devices": sorted(os.listdir("/dev")),
+        "devices": sorted(path.name for path in Path("/dev").iterdir()),
     }
 )

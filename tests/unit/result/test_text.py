@@ -94,6 +94,19 @@ def test_a_forged_notice_does_not_make_a_stream_truncated():
     assert stream.ref is None
 
 
+def test_a_character_that_the_output_limit_cuts_is_left_out_whole_and_is_not_lossy():
+    for size in range(100, 110):
+        stream = show(("€" * 50).encode()[:size], dropped_bytes=150 - size)
+        shown, _, notice = stream.text.partition("\n")
+        assert shown == "€" * (size // 3)
+        assert notice.startswith("[what came after this was dropped")
+        assert (stream.total_bytes, stream.truncated, stream.lossy, stream.ref) == (150, True, False, REF)
+
+
+def test_bytes_that_begin_no_character_are_lossy_at_the_output_limit_too():
+    assert show(b"caf\xe9\xff", dropped_bytes=9).lossy
+
+
 def test_output_dropped_at_the_limit_is_truncated_though_the_rest_is_shown():
     stream = show(b"all that was admitted", dropped_bytes=9)
     assert stream.text.startswith("all that was admitted\n[what came after this was dropped")

@@ -1,0 +1,354 @@
+"""What a caller can do to the service: too much, too slowly, too late, or not at all any more."""
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+
+from executor.client import DeadlinePassed, ExecutorClient
+from executor.model.errors import BadRequest, ErrorClass, ErrorCode
+from executor.model.invocation import InputFile
+from executor.model.limits import LIMIT_NAMES, Limits
+from executor.model.outcome import State
+from executor.settings import default_slots
+from executor.v1 import executor_pb2 as pb
+from executor.v1 import executor_pb2_grpc as rpc
+from tests.security import world
+from tests.security.caller import Caller, assert_completed
+from tests.security.memory import MIB, growth
+from tests.security.serving import Server
+
+DEAD_SECONDS = 0.5
+WHOLE = frozenset(name for name in LIMIT_NAMES if isinstance(getattr(Limits(), name), int))
+STUBBORN = """
+import os, signal, sys, time
+for number in set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}:
+    signal.signal(number, signal.SIG_IGN)
+for _ in range(30):
+    if not os.fork():
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        while True:
+            pass
+print("ready", flush=True)
+while True:
+    time.sleep(1)
+"""
+SLEEP = 'import time; print("ready", flush=True); time.sleep(60)'
+TALK = """
+import sys, time
+until = time.monotonic() + 2
+written = 0
+while time.monotonic() < until:
+    if written < 6 << 20:
+        written += sys.stdout.buffer.write(b"x" * 65536)
+        sys.stdout.buffer.flush()
+    time.sleep(0.005)
+"""
+
+
+@pytest.mark.parametrize("where", ["arguments", "files", "collect"])
+async def test_a_request_of_fifty_mebibytes_is_refused_and_costs_the_server_nothing(server: Server, where: str) -> None:
+    """Probe 90: 50 MiB request."""
+    invocation = pb.Invocation(tool="shell", arguments_json='{"command": "true"}')
+    if where == "arguments":
+        invocation.arguments_json = '{"command": "' + "x" * (50 * MIB) + '"}'
+    elif where == "files":
+        invocation.files.add(path="large", content=bytes(50 * MIB))
+    else:
+        invocation.collect.extend(["x" * MIB] * 50)
+    async with stub(server) as service:
+        await service.GetTool(pb.GetToolRequest(name="shell"))  # the connection stands
+
+        with growth(server.pid) as grown, pytest.raises(grpc.aio.AioRpcError) as refused:
+            await service.Execute(pb.ExecuteRequest(invocation=invocation))
+
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert grown.peak_bytes <= 10 * MIB
+    assert grown.kept_bytes <= 10 * MIB
+
+
+async def test_eight_requests_of_fifty_mebibytes_at_a_time_cost_no_more(server: Server) -> None:
+    """Probe 90: 50 MiB request."""
+    request = pb.ExecuteRequest(invocation=pb.Invocation(tool="shell", arguments_json="x" * (50 * MIB)))
+
+    async def refused() -> grpc.StatusCode:
+        async with stub(server) as service:
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await service.Execute(request)
+            return refusal.value.code()
+
+    with growth(server.pid) as grown:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(refused()) for _ in range(8)]
+
+    assert {task.result() for task in tasks} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert grown.kept_bytes <= 10 * MIB
+
+
+async def test_a_reader_who_does_not_read_holds_up_nobody(caller: Caller, server: Server) -> None:
+    """Probe 92: slow reader."""
+    request = pb.ExecuteStreamRequest(invocation=pb.Invocation(tool="probe", call_id="unread"))
+    request.invocation.arguments_json = code_of(TALK)
+    async with stub(server) as service:
+        with growth(server.pid) as grown:
+            began = time.monotonic()
+            call = service.ExecuteStream(request)
+            await until(lambda: bool(world.busy_sandboxes(server)), 5.0)
+            await until(lambda: not world.busy_sandboxes(server), 5.0)
+            took = time.monotonic() - began
+
+        events = [event async for event in call]
+
+    outcome = events[-1].outcome
+    assert outcome.state == pb.Outcome.COMPLETED
+    assert 2.0 <= took <= 3.5
+    assert grown.peak_bytes <= 8 * MIB
+    pieces = [event.output for event in events if event.HasField("output")]
+    told = sum(len(piece.data) + piece.skipped_bytes for piece in pieces)
+    assert told == outcome.stdout.total_bytes == 6 * MIB
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert_completed(await caller.shell("true"))
+
+
+async def test_a_reader_who_never_reads_and_goes_away_leaves_nothing(caller: Caller, server: Server) -> None:
+    """Probe 92: slow reader."""
+    request = pb.ExecuteStreamRequest(invocation=pb.Invocation(tool="probe"))
+    request.invocation.arguments_json = code_of(f"{TALK}\nwhile True: time.sleep(1)")
+    async with stub(server) as service:
+        service.ExecuteStream(request)
+        await until(lambda: bool(world.busy_sandboxes(server)), 5.0)
+        tree = running_processes(server)
+
+    await all_dead(tree)
+    assert_completed(await caller.shell("true"))
+
+
+@pytest.mark.parametrize("code", [SLEEP, STUBBORN], ids=["sleeping", "stubborn"])
+async def test_a_run_that_is_cancelled_by_name_is_dead_at_once(caller: Caller, server: Server, code: str) -> None:
+    """Probe 94: cancel mid-run."""
+    async with caller.running(code, b"ready", call_id="mid-run") as task:
+        tree = running_processes(server)
+        began = time.monotonic()
+        cancelled = await caller.client.cancel(call_id="mid-run")
+        took = time.monotonic() - began
+
+        assert [process for process in tree if process.is_running()] == []
+        assert took <= DEAD_SECONDS
+        assert len(cancelled) == 1
+        assert (await task).state is State.CANCELLED
+
+
+@pytest.mark.parametrize("code", [SLEEP, STUBBORN], ids=["sleeping", "stubborn"])
+async def test_a_run_whose_caller_goes_away_is_dead_at_once(caller: Caller, server: Server, code: str) -> None:
+    """Probe 94: cancel mid-run."""
+    async with caller.running(code, b"ready") as task:
+        tree = running_processes(server)
+        task.cancel()
+        await all_dead(tree)
+
+
+async def test_a_run_whose_connection_breaks_is_dead_at_once(server: Server) -> None:
+    """Probe 94: cancel mid-run."""
+    client = ExecutorClient(server.address)
+    async with Caller(client).running(STUBBORN, b"ready"):
+        tree = running_processes(server)
+        await client.close()
+        await all_dead(tree)
+
+
+async def test_calls_that_are_cancelled_before_they_run_leave_nothing(caller: Caller, server: Server) -> None:
+    """Probe 94: cancel mid-run."""
+    for delay_ms in (0, 1, 2, 5, 10, 15, 20, 30):
+        # limits of its own, so that no parked sandbox fits and one is being made when the call is taken back
+        task = asyncio.create_task(caller.python(SLEEP, limits={"tmp_bytes": MIB + delay_ms * 4096}))
+        await asyncio.wait((task,), timeout=delay_ms / 1000)
+        task.cancel()
+        await asyncio.wait((task,))
+
+    await until(lambda: not world.busy_sandboxes(server), DEAD_SECONDS)
+
+
+async def test_with_a_deadline_of_a_millisecond_nothing_is_started(caller: Caller, server: Server) -> None:
+    """Probe 95: expired or 1 ms deadline."""
+    request = pb.ExecuteRequest(invocation=pb.Invocation(tool="shell", arguments_json='{"command": "sleep 60"}'))
+    before = await sandboxes_made(caller, server)
+    async with stub(server) as service:
+        for timeout_seconds in (0.001, 0.001, 0.001, 0.002, 0.003, 0.004, 0.0, -1.0):
+            await assert_too_late(service, request, timeout_seconds)
+
+    assert await sandboxes_made(caller, server) == before + 1  # the one that the count itself takes
+
+
+async def test_a_deadline_that_passes_in_the_queue_starts_nothing(caller: Caller, server: Server) -> None:
+    """Probe 95: expired or 1 ms deadline."""
+    async with AsyncExitStack() as stack:
+        for _ in range(default_slots()):
+            await stack.enter_async_context(caller.running(SLEEP, b"ready"))
+        before = set(sandboxes(server))
+
+        with pytest.raises(DeadlinePassed):
+            await caller.client.execute("shell", {"command": "sleep 60"}, timeout_seconds=0.3)
+
+        assert set(sandboxes(server)) == before
+
+
+NUL = "\0"
+REFUSED: dict[str, tuple[dict[str, Any], ErrorCode, str]] = {
+    "a NUL in argv": ({"arguments": {"value": f"a{NUL}b"}}, ErrorCode.SCHEMA_VIOLATION, "NUL"),
+    "a NUL in an option": ({"arguments": {"value": "a", "option": NUL}}, ErrorCode.SCHEMA_VIOLATION, "NUL"),
+    "a NUL in a path argument": ({"arguments": {"value": "a", "path": f"a{NUL}"}}, ErrorCode.SCHEMA_VIOLATION, "NUL"),
+    "a NUL in a path": ({"files": [InputFile(path=f"a{NUL}b", content=b"")]}, ErrorCode.SCHEMA_VIOLATION, "NUL"),
+    "a NUL in a glob": ({"collect": [f"a{NUL}*"]}, ErrorCode.SCHEMA_VIOLATION, "NUL"),
+    "3 MiB of argv": ({"arguments": {"value": "x" * (3 * MIB)}}, ErrorCode.PAYLOAD_TOO_LARGE, "arguments_bytes"),
+    "one large argument": ({"arguments": {"value": "x" * 200_000}}, ErrorCode.PAYLOAD_TOO_LARGE, "argv_item_bytes"),
+    "environment": (
+        {"arguments": {"value": "a", "env": {f"NAME_{n}": "value" for n in range(10_000)}}},
+        ErrorCode.SCHEMA_VIOLATION,
+        "env",
+    ),
+    "10,000 globs": ({"collect": [f"g{n}" for n in range(10_000)]}, ErrorCode.SCHEMA_VIOLATION, "globs"),
+    "a path of 5,000 bytes": (
+        {"files": [InputFile(path="/".join(["x" * 100] * 50), content=b"")]},
+        ErrorCode.SCHEMA_VIOLATION,
+        "4095 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "code", "word"), REFUSED.values(), ids=REFUSED.keys())
+async def test_what_a_command_cannot_hold_is_refused_and_named(
+    caller: Caller, options: dict[str, Any], code: ErrorCode, word: str
+) -> None:
+    """Probe 96: NUL in argv/env/path, 3 MiB argv, 10,000 env."""
+    outcome = await caller.call("argv", **({"arguments": {"value": "a"}} | options))
+
+    assert outcome.state is State.FAILED
+    assert outcome.error is not None
+    assert outcome.error.code is code
+    assert outcome.error.error_class is ErrorClass.INVALID_ARGUMENT
+    assert word in f"{outcome.error.message} {outcome.error.violations}"
+    assert outcome.isolation is None
+
+
+@pytest.mark.parametrize("name", LIMIT_NAMES)
+async def test_a_limit_that_is_not_positive_and_finite_is_refused(server: Server, name: str) -> None:
+    """Probe 98: limits 0, negative, NaN, 1e18."""
+    values = [0, -1, -(2**63)] if name in WHOLE else [0.0, -0.0, -1.0, -1e18, math.nan, math.inf, -math.inf]
+    async with stub(server) as service:
+        for value in values:
+            outcome = (await service.Execute(limited(name, value))).outcome
+
+            assert outcome.state == pb.Outcome.FAILED
+            assert getattr(outcome.error, "class") == pb.Error.INVALID_ARGUMENT
+            assert outcome.error.violations[0].pointer == f"/limits/{name}"
+            assert not outcome.HasField("isolation")
+
+
+@pytest.mark.parametrize("name", LIMIT_NAMES)
+async def test_a_limit_that_is_larger_than_the_tools_is_clamped_to_it(server: Server, name: str) -> None:
+    """Probe 98: limits 0, negative, NaN, 1e18."""
+    values = [10**18, 2**63 - 1] if name in WHOLE else [1e18, 1.7e308]
+    async with stub(server) as service:
+        tool = (await service.GetTool(pb.GetToolRequest(name="shell"))).tool
+        for value in values:
+            outcome = (await service.Execute(limited(name, value))).outcome
+
+            assert outcome.state == pb.Outcome.COMPLETED
+            assert outcome.isolation.limits == tool.limits
+
+
+@pytest.mark.parametrize("name", LIMIT_NAMES)
+async def test_the_smallest_limit_is_one_and_not_none(caller: Caller, name: str) -> None:
+    """Probe 98: limits 0, negative, NaN, 1e18."""
+    least = 1.0 if name in WHOLE else 1e-9
+
+    outcome = await caller.shell("sleep 0.1; exec head -c 1M /dev/zero", limits={name: least})
+
+    if outcome.isolation is not None:
+        assert getattr(outcome.isolation.limits, name) == least
+    assert outcome.usage.wall_ms <= 5000
+    refused_by = {
+        "wall_seconds": {ErrorCode.TIMEOUT},
+        "cpu_seconds": {ErrorCode.CPU_LIMIT},
+        "output_bytes": {ErrorCode.OUTPUT_LIMIT},
+        "processes": {ErrorCode.PIDS_LIMIT},
+    }.get(name)
+    if refused_by:
+        assert outcome.error is not None
+        assert outcome.error.code in refused_by
+
+
+async def test_a_limit_that_does_not_exist_is_refused_by_name(caller: Caller) -> None:
+    """Probe 98: limits 0, negative, NaN, 1e18."""
+    with pytest.raises(BadRequest, match="no limit 'memory'"):
+        await caller.shell("true", limits={"memory": 1.0})
+
+
+def limited(name: str, value: float) -> pb.ExecuteRequest:
+    overrides = pb.LimitOverrides(**{name: value})  # type: ignore[arg-type]
+    return pb.ExecuteRequest(
+        invocation=pb.Invocation(tool="shell", arguments_json='{"command": "true"}', limits=overrides)
+    )
+
+
+def code_of(program: str) -> str:
+    return json.dumps({"code": program})
+
+
+@asynccontextmanager
+async def stub(server: Server) -> AsyncIterator[Any]:
+    """The service as the wire has it, without the client's own checks."""
+    options = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+    async with grpc.aio.insecure_channel(server.address, options=options) as channel:
+        yield rpc.ExecutorServiceStub(channel)
+
+
+async def until(holds: Callable[[], bool], deadline_s: float) -> None:
+    async with asyncio.timeout(deadline_s):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def running_processes(server: Server) -> list[psutil.Process]:
+    """Of every sandbox whose program runs now: its init and all below."""
+    inits = [psutil.Process(pid) for pid in world.busy_sandboxes(server)]
+    assert inits != []
+    return [process for init in inits for process in (init, *init.children(recursive=True))]
+
+
+async def all_dead(tree: list[psutil.Process]) -> None:
+    await until(lambda: not any(process.is_running() for process in tree), DEAD_SECONDS)
+
+
+def sandboxes(server: Server) -> list[int]:
+    """The numbers of those that are there now; the server counts them as it makes them."""
+    names = [path.name for path in Path(world.cgroup_directories(server.pid)[0]).iterdir() if path.is_dir()]
+    return [int(name.removeprefix("sandbox-")) for name in names]
+
+
+async def sandboxes_made(caller: Caller, server: Server) -> int:
+    """How many there have ever been. To see it, one is used, so that each count alone adds one."""
+    assert_completed(await caller.shell("true"))
+    await asyncio.to_thread(world.calm, server)
+    return max(sandboxes(server))
+
+
+async def assert_too_late(service: Any, request: pb.ExecuteRequest, timeout_seconds: float) -> None:  # noqa: ANN401
+    """No answer in time, or one that says that nothing ran."""
+    try:
+        answer = await service.Execute(request, timeout=timeout_seconds)
+    except grpc.aio.AioRpcError as error:
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # noqa: PT017 - raises or not
+    else:
+        assert answer.outcome.error.code == pb.Error.TIMEOUT
+        assert "nothing ran" in answer.outcome.error.message
