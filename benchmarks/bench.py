@@ -16,7 +16,7 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from harness import docker, machine, ours, spawned
+from harness import docker, machine, orphans, ours, spawned
 from harness.goals import judge
 from harness.lines import BWRAP, DOCKER, OURS, Absence, with_costs
 from harness.measure import Measuring
@@ -37,6 +37,7 @@ async def bench(*, in_haste: bool) -> Report:
     """Raises ServiceError or CallFailed where our own service does not run here at all."""
     began = time.monotonic()
     facts = machine.facts()
+    orphans.adopt()
     plan = quick(ROWS, frozenset({OURS, BWRAP})) if in_haste else full(ROWS)
     with tempfile.TemporaryDirectory(prefix="executor-bench-") as directory:
         async with AsyncExitStack() as stack:

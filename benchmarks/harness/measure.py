@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
-from . import cpu
+from . import cpu, orphans
 from .figures import Block, Sample, figures
 from .lines import Absence, CpuCost, Line
 from .peer import CallFailed, Peer, bounded
@@ -86,7 +86,9 @@ async def _block(peer: Peer, row: Row, calls: int, in_flight: int) -> Block:
     async with asyncio.TaskGroup() as group:
         for _ in range(min(in_flight, calls)):
             group.create_task(one_after_another())
-    return Block(samples=tuple(samples), seconds=time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    orphans.reap()
+    return Block(samples=tuple(samples), seconds=seconds)
 
 
 async def _sample(peer: Peer, row: Row) -> Sample:

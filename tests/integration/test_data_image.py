@@ -65,7 +65,8 @@ async def test_node_runs_a_program(service):
 
 async def test_git_sqlite_and_jq_work(service):
     script = (
-        "git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && git log --format=%s;"
+        "git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x;"
+        "git log --format=%s;"
         "sqlite3 :memory: 'select 1+1'; echo '[3]' | jq '.[0]'"
     )
     assert await printed(service, "shell", f'{{"command": "{script}"}}') == "x\n2\n3\n"

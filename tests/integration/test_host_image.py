@@ -1,4 +1,4 @@
-"""The image `host` where the system itself has no Python: the installation of the server's own interpreter stands in."""
+"""The image `host` where the system has no Python: the installation of the server's own interpreter stands in."""
 
 import sys
 from pathlib import Path

@@ -14,6 +14,8 @@ from tests.security.caller import Caller, assert_completed
 from tests.security.serving import Server
 
 CATALOGUE = Path(__file__).parent / "tools"
+HOST_LACKS = "this host cannot enforce"
+"""What the server says when it refuses to start for want of a facility, and nothing else is wrong."""
 
 
 @pytest.fixture(scope="session")
@@ -28,9 +30,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, canary: str) -> Iterator[Se
     try:
         server = serving.start(tmp_path_factory.mktemp("server"), CATALOGUE, environment={"HOST_SECRET": canary})
     except serving.NotServing as refusal:
-        if os.geteuid() == 0 or os.environ.get("CI"):
+        if os.geteuid() == 0 or os.environ.get("CI") or HOST_LACKS not in str(refusal):
             raise
-        pytest.skip(f"this host lets an ordinary user start no server: {refusal}")
+        pytest.skip(str(refusal))
     cgroups = world.cgroup_directories(server.pid)
     try:
         yield server

@@ -81,7 +81,7 @@ def start(directory: Path, catalogue: Path, *options: str, environment: dict[str
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(temporary), **(environment or {})},
+            env={**_inherited(), "HOME": str(directory), "TMPDIR": str(temporary), **(environment or {})},
             cwd=Path(__file__).parents[2],
         )
     server = Server(process=process, address=address, directory=directory, channel=grpc.insecure_channel(address))
@@ -91,6 +91,10 @@ def start(directory: Path, catalogue: Path, *options: str, environment: dict[str
         server.kill()
         raise
     return server
+
+
+def _inherited() -> dict[str, str]:
+    return {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
 
 
 def _wait(server: Server) -> None:

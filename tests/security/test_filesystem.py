@@ -142,7 +142,7 @@ answers = {
     "null": hostile.tried(os.mknod, "null", stat.S_IFCHR | 0o666, os.makedev(1, 3)),
     "memory": hostile.tried(os.mknod, "/tmp/mem", stat.S_IFCHR | 0o666, os.makedev(1, 1)),
     "disk": hostile.tried(os.mknod, "/dev/shm/disk", stat.S_IFBLK | 0o666, os.makedev(254, 0)),
-    "capability": hostile.tried(os.setxattr, "file", "security.capability", bytes.fromhex("0100000280000000000000000000000000000000")),
+    "capability": hostile.tried(os.setxattr, "file", "security.capability", b"\\1\\0\\0\\2\\x80" + bytes(15)),
     "trusted": hostile.tried(os.setxattr, "file", "trusted.overlay.opaque", b"y"),
     "chown": hostile.tried(os.chown, "file", 0, 0),
     "chgrp": hostile.tried(os.chown, "file", -1, 0),

@@ -246,6 +246,11 @@ MEDIAN_NOISE_MS, TAIL_NOISE_MS = 10.0, 60.0
 """Allowed on top of twice the time. On two cores, of which a neighbour may use one, each of the ten or so wake-ups that
 a call takes can cost a slice of the scheduler's: a neighbour that only computes costs the slowest call 30 ms.
 """
+V1_TAIL_NOISE_MS = 250.0
+"""On cgroup v1, to put a process into a group waits for every fork that is under way anywhere on the host, and a bomb's
+are preempted in the middle of theirs: 55 ms were measured for one of the four groups of a sandbox. On v2 a sandbox is
+born in its group.
+"""
 
 
 async def test_processes_are_refused_at_the_limit_and_the_outcome_says_so(caller: Caller) -> None:
@@ -258,7 +263,7 @@ async def test_processes_are_refused_at_the_limit_and_the_outcome_says_so(caller
     assert outcome.usage.peak_processes in (None, 20)
 
 
-async def test_a_fork_bomb_ends_and_its_neighbour_hardly_notices(caller: Caller) -> None:
+async def test_a_fork_bomb_ends_and_its_neighbour_hardly_notices(caller: Caller, server: Server) -> None:
     """Probe 22: fork bomb.
 
     The neighbour makes the same small call over and over, before the bomb and beside it. Its median and its 99th
@@ -275,7 +280,8 @@ async def test_a_fork_bomb_ends_and_its_neighbour_hardly_notices(caller: Caller)
     assert outcome.error is not None
     assert outcome.error.code in (ErrorCode.PIDS_LIMIT, ErrorCode.TIMEOUT)
     assert statistics.median(beside) < 2 * statistics.median(quiet) + MEDIAN_NOISE_MS, (quiet, beside)
-    assert beside[-2] < 2 * quiet[-2] + TAIL_NOISE_MS, (quiet, beside)
+    tail_noise_ms = TAIL_NOISE_MS if world.has_unified_cgroups(server) else V1_TAIL_NOISE_MS
+    assert beside[-2] < 2 * quiet[-2] + tail_noise_ms, (quiet, beside)
 
 
 async def _neighbour(caller: Caller) -> list[float]:

@@ -124,6 +124,11 @@ def cgroup_directories(pid: int) -> list[str]:
     return [f"{at}/{name}" for walk in walks for at, names, _ in walk for name in names if name.startswith(wanted)]
 
 
+def has_unified_cgroups(server: Server) -> bool:
+    """Whether all of its limits are those of cgroup v2."""
+    return all(Path(directory, "cgroup.controllers").exists() for directory in cgroup_directories(server.pid))
+
+
 def _descendants(pid: int) -> list[psutil.Process]:
     try:
         return psutil.Process(pid).children(recursive=True)

@@ -38,6 +38,8 @@ class Pool:
         self._make = make
         self._size = size
         self._classes: OrderedDict[SandboxSpec, _Class] = OrderedDict()
+        self._lost: list[NativeSandbox] = []
+        """To be closed: nobody will be given them."""
         self._work = asyncio.Event()
         self._filler: asyncio.Task[None] | None = None
 
@@ -54,6 +56,7 @@ class Pool:
             sandbox = wanted.parked.popleft()
             if sandbox.alive:
                 return sandbox
+            self._lost.append(sandbox)
         return None
 
     def refill(self) -> None:
@@ -71,6 +74,8 @@ class Pool:
         while True:
             await self._work.wait()
             self._work.clear()
+            while self._lost:
+                await self._lost.pop().close()
             while len(self._classes) > MAX_CLASSES:
                 _, forgotten = self._classes.popitem(last=False)
                 for sandbox in forgotten.parked:
@@ -82,5 +87,6 @@ class Pool:
         try:
             while len(wanted.parked) < self._size:
                 wanted.parked.append(await self._make(wanted.spec))
-        except InvocationError:
-            return  # the call that asks next makes its own, and is told why it cannot
+        except InvocationError:  # the call that asks next makes its own, and is told why it cannot
+            self._classes.pop(wanted.spec, None)
+            self._lost.extend(wanted.parked)

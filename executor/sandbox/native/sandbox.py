@@ -62,13 +62,16 @@ class NativeSandbox:
     async def parked(self) -> None:
         """Returns when it waits for its command. Raises InvocationError(SANDBOX_UNAVAILABLE) with the failed step."""
         await watch.readable(self._control.fileno())
-        data, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 6)
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES, 6)
+        except ConnectionResetError:  # it died before it had read what the launcher told it
+            data, fds = b"", []
         for fd in fds:
             os.set_inheritable(fd, False)  # noqa: FBT003
         self._streams, self._places = fds[:3], fds[3:]
-        message = json.loads(data) if data else {"fault": "its init died"}
+        message = json.loads(data) if data else {"fault": "could not be made: its init died; are its limits very low?"}
         if "fault" in message:
-            raise _fault(f"The sandbox {message['fault']}.")
+            raise _fault(f"The sandbox {message['fault']}")
 
     @property
     def alive(self) -> bool:
