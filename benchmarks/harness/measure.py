@@ -67,7 +67,7 @@ class Measuring:
                 if probe.peers is None or peer.name in probe.peers:
                     block, cost = await _cost(peer, probe, idle)
                     costs.by_peer_and_row[peer.name, probe.row.name] = cost
-                    costs.failures.extend(f"{peer.name}, `{probe.row.name}`: {reason}" for reason in _reasons(block))
+                    costs.failures.extend(f"{peer.name}, `{probe.row.name}`: {one}" for one in _reasons(block))
         return costs
 
     def _able(self, row: Row) -> Iterator[Peer]:
@@ -103,7 +103,8 @@ async def _sample(peer: Peer, row: Row) -> Sample:
 
 
 def _reasons(block: Block) -> list[str]:
-    return [sample.failure for sample in block.samples if sample.failure is not None]
+    """Each once."""
+    return [*dict.fromkeys(sample.failure for sample in block.samples if sample.failure is not None)]
 
 
 async def _cost(peer: Peer, probe: Probe, idle: float) -> tuple[Block, CpuCost]:

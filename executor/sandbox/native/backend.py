@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from executor.model.errors import ErrorCode, ErrorDetail, InvocationError, Unavailable
+from executor.model.limits import Limits
 from executor.model.outcome import Isolation
 from executor.model.run import SandboxSpec
 from executor.sandbox.native import cgroups, images, seccomp
@@ -60,6 +61,7 @@ class NativeBackend:
         self._pool = Pool(self._make, settings.pool_size)
         self._filters: tuple[bytes, bytes] = (b"", b"")
         self._launching = asyncio.Lock()
+        self._started = False
 
     async def start(self) -> None:
         """Raises Unavailable, naming what this host cannot enforce and what to do about it."""
@@ -75,6 +77,7 @@ class NativeBackend:
         except BaseException:
             cgroups.remove_base(self._hierarchies)
             raise
+        self._started = True
         self._pool.start()
 
     async def _launch(self) -> None:
@@ -92,6 +95,8 @@ class NativeBackend:
     async def _relaunch(self) -> None:
         """The launcher was killed, and the kernel has killed every sandbox of it; the next call gets a new one."""
         async with self._launching:
+            if not self._started:
+                raise LauncherDied("the backend is stopped")
             if not self._channel.alive:
                 await self._channel.stop()
                 cgroups.remove_sandboxes(self._hierarchies)
@@ -107,6 +112,7 @@ class NativeBackend:
             )
 
     async def stop(self) -> None:
+        self._started = False
         await self._pool.stop()
         for sandbox in [*self._open]:
             await sandbox.close()
@@ -134,7 +140,8 @@ class NativeBackend:
             raise _unavailable(f"the native backend has no network {spec.network!r}, only `none`")
         began = time.monotonic()
         sandbox = self._pool.take(spec) or await self._make(spec)
-        sandbox.adopt(spec.limits, self._isolation(spec, image), (time.monotonic() - began) * 1000)
+        setup_ms = (time.monotonic() - began) * 1000
+        sandbox.adopt(spec.limits, self._rlimits(spec.limits), self._isolation(spec, image), setup_ms)
         return sandbox
 
     async def _make(self, spec: SandboxSpec) -> NativeSandbox:
@@ -183,14 +190,18 @@ class NativeBackend:
             workspace_inodes=limits.workspace_inodes,
             tmp_bytes=limits.tmp_bytes,
             tmp_inodes=limits.tmp_inodes,
-            rlimits=Rlimits(
-                open_files=limits.open_files,
-                file_bytes=limits.file_bytes,
-                address_space_bytes=limits.memory_bytes if "memory" in self._missing else 0,
-                processes=limits.processes + 1 if "pids" in self._missing else 0,
-                cpu_seconds=max(1, int(limits.cpu_seconds)) if "cpu" in self._missing else 0,
-            ),
+            rlimits=self._rlimits(limits),
             cgroup=cgroups.limits(limits.memory_bytes, limits.processes, limits.cpu_cores),
+        )
+
+    def _rlimits(self, limits: Limits) -> Rlimits:
+        """Those that hold in any case, and those that stand in for a controller that is missing."""
+        return Rlimits(
+            open_files=limits.open_files,
+            file_bytes=limits.file_bytes,
+            address_space_bytes=limits.memory_bytes if "memory" in self._missing else 0,
+            processes=limits.processes + 1 if "pids" in self._missing else 0,
+            cpu_seconds=max(1, int(limits.cpu_seconds)) if "cpu" in self._missing else 0,
         )
 
     def _isolation(self, spec: SandboxSpec, image: ImagePlan) -> Isolation:

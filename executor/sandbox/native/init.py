@@ -8,12 +8,12 @@ launcher: stdlib only.
 import errno
 import json
 import os
-import resource
 import signal
 import socket
 import time
 from typing import Any, NoReturn
 
+from executor.sandbox.native import rlimits
 from executor.sandbox.native.plan import Rlimits
 
 MAPPED = b"mapped"
@@ -59,21 +59,13 @@ def serve(control: socket.socket, environment: dict[str, str]) -> NoReturn:
         size = int.from_bytes(order.read(8), "big")
         command = json.loads(order.read(size))
         try:
-            _lower(command["rlimits"])
+            rlimits.apply(Rlimits(**command["rlimits"]))
             for entry in command["files"]:
                 _write_file(entry["path"], order.read(entry["size"]), 0o755 if entry["executable"] else 0o644)
         except OSError as error:
             report(control, {"staging": f"{error.filename or ''}: {error.strerror}", "errno": error.errno})
             os._exit(0)
     _run(control, command, BASE_ENVIRONMENT | environment | command["environment"], (stdin[0], stdout[1], stderr[1]))
-
-
-def _lower(values: dict[str, int]) -> None:
-    wanted = Rlimits(**values)
-    for which, value in ((resource.RLIMIT_NOFILE, wanted.open_files), (resource.RLIMIT_FSIZE, wanted.file_bytes)):
-        hard = resource.getrlimit(which)[1]
-        if value < hard or hard == resource.RLIM_INFINITY:
-            resource.setrlimit(which, (value, value))
 
 
 def _write_file(path: str, content: bytes, mode: int) -> None:
@@ -116,6 +108,8 @@ def _start(argv: list[bytes], environment: dict[bytes, bytes], streams: tuple[in
     """Raises FileNotFoundError only where no file of that name exists; any other OSError where the kernel refused."""
     refused: OSError | None = None
     for path in _candidates(argv[0], environment.get(b"PATH", b"")):
+        if not os.path.lexists(path):
+            continue  # to find that out by spawning costs a process each time
         try:
             return os.posix_spawn(
                 path,
@@ -127,8 +121,7 @@ def _start(argv: list[bytes], environment: dict[bytes, bytes], streams: tuple[in
                 setsigdef=_DEFAULT_SIGNALS,
             )
         except OSError as error:
-            if os.path.lexists(path):
-                refused = refused or _explained(path, error)
+            refused = refused or _explained(path, error)
     raise refused or FileNotFoundError(errno.ENOENT, "no such command in this image", argv[0])
 
 

@@ -55,6 +55,7 @@ def inside(birth: Birth) -> None:
         ("wait for the cgroup", lambda: init.expect(birth.control, init.ATTACHED)),
         ("hide the cgroup", namespaces.hide_cgroup),
         ("limit resources", lambda: rlimits.apply(birth.plan.rlimits)),
+        ("forbid core files", rlimits.forbid_core_files),
         ("drop capabilities", identity.drop_capabilities),
         ("hide from the program", lambda: syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)),
         ("forbid new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),

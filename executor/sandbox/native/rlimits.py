@@ -6,15 +6,18 @@ from executor.sandbox.native.plan import Rlimits
 
 MIB = 1024 * 1024
 NO_CORE = 1
-"""Too small for a file, and the one value with which the kernel does not start a core handler of the host either: with
-0 it does, as the host's root. The filter sees to it that it stays.
+"""Too small for a file, and the one value with which the kernel starts no core handler of the host either: with 0 it
+does, as the host's root. The filter sees to it that it stays.
 """
 
 
+def forbid_core_files() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
+
+
 def apply(wanted: Rlimits) -> None:
-    """Never raises a limit: where the host's own hard limit is lower, that one holds."""
+    """Never raises a limit: where a lower hard limit is in force, that one holds."""
     limits = {
-        resource.RLIMIT_CORE: NO_CORE,
         resource.RLIMIT_NOFILE: wanted.open_files,
         resource.RLIMIT_FSIZE: wanted.file_bytes,
         resource.RLIMIT_MEMLOCK: 8 * MIB,
@@ -30,7 +33,7 @@ def apply(wanted: Rlimits) -> None:
     if wanted.cpu_seconds:
         limits[resource.RLIMIT_CPU] = wanted.cpu_seconds
     for which, value in limits.items():
-        hard = resource.getrlimit(which)[1]
-        lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
         grace = 1 if which == resource.RLIMIT_CPU else 0  # so that SIGXCPU comes before SIGKILL and tells why
-        resource.setrlimit(which, (lowest, lowest + grace))
+        hard = resource.getrlimit(which)[1]
+        ceiling = value + grace if hard == resource.RLIM_INFINITY else min(value + grace, hard)
+        resource.setrlimit(which, (min(value, ceiling), ceiling))

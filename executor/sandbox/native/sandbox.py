@@ -46,6 +46,7 @@ class NativeSandbox:
     ) -> None:
         self.number = number
         self._limits = Limits()
+        self._rlimits: Rlimits
         self._setup_ms = 0.0
         self._control = socket.socket(fileno=control)
         self._control.setblocking(False)  # noqa: FBT003
@@ -77,9 +78,9 @@ class NativeSandbox:
     def alive(self) -> bool:
         return not self._closed and not self._dead.done()
 
-    def adopt(self, limits: Limits, isolation: Isolation, setup_ms: float) -> None:
-        """From here on it belongs to one call, which waited `setup_ms` for it."""
-        self._limits, self.isolation, self._setup_ms = limits, isolation, setup_ms
+    def adopt(self, limits: Limits, rlimits: Rlimits, isolation: Isolation, setup_ms: float) -> None:
+        """From here on it belongs to one call, which waited `setup_ms` for it. `rlimits` may lower those it has."""
+        self._limits, self._rlimits, self.isolation, self._setup_ms = limits, rlimits, isolation, setup_ms
 
     async def run(self, process: Process, on_output: OnOutput) -> RunReport:
         self._refuse_closed()
@@ -114,7 +115,7 @@ class NativeSandbox:
             {
                 "argv": process.argv,
                 "environment": dict(process.environment),
-                "rlimits": asdict(Rlimits(open_files=self._limits.open_files, file_bytes=self._limits.file_bytes)),
+                "rlimits": asdict(self._rlimits),
                 "files": [{"path": f.path, "size": len(f.content), "executable": f.executable} for f in process.files],
             }
         ).encode()
