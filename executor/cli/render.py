@@ -38,16 +38,20 @@ def summary(outcome: Outcome) -> list[Line]:
 
 
 def usage(used: Usage) -> str:
-    parts = [f"{used.wall_ms:.0f} ms", f"set-up {used.setup_ms:.0f} ms"]
+    parts = [milliseconds(used.wall_ms), f"set-up {milliseconds(used.setup_ms)}"]
     if used.queue_ms >= 1:
-        parts.append(f"queue {used.queue_ms:.0f} ms")
+        parts.append(f"queue {milliseconds(used.queue_ms)}")
     if used.cpu_ms is not None:
-        parts.append(f"cpu {used.cpu_ms:.0f} ms")
+        parts.append(f"cpu {milliseconds(used.cpu_ms)}")
     if used.peak_memory_bytes is not None:
         parts.append(f"memory {size(used.peak_memory_bytes)}")
     if used.peak_processes is not None:
         parts.append(f"processes {used.peak_processes}")
     return ", ".join(parts)
+
+
+def milliseconds(value: float) -> str:
+    return f"{value:.1f} ms" if value < 10 else f"{value:.0f} ms"  # noqa: PLR2004 - two digits that mean something
 
 
 def size(count: float) -> str:
