@@ -17,7 +17,7 @@ from executor.model.outcome import Outcome, State
 from executor.model.run import Process, SandboxSpec, StreamName
 from executor.model.tool import Tool
 from executor.result import outcomes
-from executor.result.text import present
+from executor.result.text import MAX_TEXT_BYTES, present
 from executor.sandbox import session
 from executor.sandbox.contract import Backend
 from executor.sandbox.recorder import Observer, Outputs, Recorder
@@ -140,6 +140,6 @@ def _judged(invocation: Invocation, tool: Tool) -> _Call:
         invocation=invocation,
         tool=tool,
         arguments=arguments,
-        limits=tool.policy.limits.lowered_by(dict(invocation.limits)),
+        limits=tool.policy.limits.lowered_by(dict(invocation.limits)).lowered_by({"text_bytes": MAX_TEXT_BYTES}),
         rendered=render(tool.command, arguments, tool.parameters) if tool.command else None,
     )

@@ -4,10 +4,13 @@ Whether something was left out is told by the fields `truncated`, `lossy` and `r
 courtesy to the reader: a program can print the same line, so no code may look for it.
 """
 
+from executor.model.limits import MIB
 from executor.model.outcome import Stream
 from executor.model.run import Excerpt
 from executor.result import neutral
 
+MAX_TEXT_BYTES = 4 * MIB
+"""Of each stream, whatever a manifest says: both, and all else of an outcome, must fit one message."""
 _SHORT_NOTICE = "[...]"
 _CUT_NOTICE = "[what came after this was dropped: the program wrote more than its output limit]"
 _NEAR = 4

@@ -283,6 +283,18 @@ async def test_output_larger_than_a_message_is_stored_behind_a_ref(caller: Calle
     assert grown.peak_bytes <= 20 * MIB
 
 
+async def test_text_that_a_manifest_allows_and_no_message_holds_is_cut_and_stored(caller: Caller) -> None:
+    """Probe 89: result larger than gRPC limit."""
+    code = 'import sys\nfor stream in (sys.stdout, sys.stderr): stream.write("x" * (14 << 20))'
+
+    outcome = await caller.python(code, tool="wide")
+
+    assert_completed(outcome)
+    for stream in (outcome.stdout, outcome.stderr):
+        assert stream.truncated
+        assert len(await behind(caller.client, stream)) == 14 * MIB
+
+
 async def test_artifacts_larger_than_a_message_are_stored_behind_refs(caller: Caller) -> None:
     """Probe 89: result larger than gRPC limit."""
     code = 'for n in range(3): open(f"out{n}", "wb").write(bytes([n]) * (10 << 20))'

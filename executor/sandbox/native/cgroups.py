@@ -20,6 +20,8 @@ COUNTED = ("cpuacct",)
 """Only counts; on v2 `cpu` does."""
 PREFIX = "executor-"
 _PERIOD_US = 100_000
+_NO_CPU_RATE = {"cpu.cfs_quota_us": "-1", "cpu.max": "max"}
+"""For a tree that is killed: to die takes processor time too, and under its quota that could be seconds."""
 _GONE = (errno.ENOENT, errno.ESRCH)
 
 
@@ -221,6 +223,12 @@ class Cgroup:
             if hierarchy.version == 1:
                 self._write(hierarchy, "cgroup.procs", str(pid))
 
+    def lift_cpu_rate(self) -> None:
+        for hierarchy in self._hierarchies:
+            for file, value in _NO_CPU_RATE.items():
+                with contextlib.suppress(OSError):
+                    self._write(hierarchy, file, value)
+
     def remove(self) -> bool:
         """False where a process is still on its way out."""
         gone = True
@@ -243,7 +251,9 @@ class Cgroup:
 
 
 class Counters:
-    """Reads what the kernel counted for one sandbox; None where this host does not count it."""
+    """The server's view of one sandbox's groups: what the kernel counted, None where this host does not count it; and
+    what helps a tree to die.
+    """
 
     def __init__(self, hierarchies: Iterable[Hierarchy], name: str) -> None:
         self._directories = tuple(Path(h.base, name) for h in hierarchies)
@@ -280,11 +290,21 @@ class Counters:
         return -1
 
     def lift_cpu_rate(self) -> None:
-        """For a tree that was killed: to die takes processor time too, and under its quota that could be seconds."""
         for directory in self._directories:
-            for file, value in (("cpu.cfs_quota_us", "-1"), ("cpu.max", "max")):
+            for file, value in _NO_CPU_RATE.items():
                 with contextlib.suppress(OSError):  # a file of the other version, or already gone
                     (directory / file).write_text(value)
+
+    def kill(self) -> bool:
+        """The whole tree at once; False where this kernel cannot."""
+        for directory in self._directories:
+            with contextlib.suppress(OSError):
+                (directory / "cgroup.kill").write_text("1")
+                return True
+        return False
+
+    def processes(self) -> list[int]:
+        return [int(pid) for pid in (self._read("cgroup.procs") or "").split()]
 
     def _read(self, file: str) -> str | None:
         for directory in self._directories:

@@ -55,7 +55,11 @@ class Channel:
         """(control socket, pidfd) of a new sandbox. Raises LauncherDied, or OSError with the launcher's reason."""
         future = self._built[plan.sandbox_id] = asyncio.get_running_loop().create_future()
         self._send({"build": asdict(plan)})
-        control, pidfd = await future
+        try:
+            control, pidfd = await future
+        except asyncio.CancelledError:
+            _close_result(future)
+            raise
         return control, pidfd
 
     async def release(self, sandbox_id: int) -> None:
@@ -141,6 +145,13 @@ class Channel:
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # asked for here, so that one nobody awaits is no warning
+
+
+def _close_result(future: "asyncio.Future[tuple[int, int]]") -> None:
+    """Of one whose caller was cancelled between its end and hearing of it."""
+    if future.done() and not future.cancelled() and future.exception() is None:
+        for fd in future.result():
+            os.close(fd)
 
 
 def _spawn(theirs: socket.socket) -> "subprocess.Popen[bytes]":

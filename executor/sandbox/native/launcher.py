@@ -174,6 +174,7 @@ class Launcher:
         if not one.dead:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(one.pidfd, signal.SIGKILL)
+            one.cgroup.lift_cpu_rate()
 
     def _died(self, sandbox_id: int) -> None:
         one = self._sandboxes[sandbox_id]

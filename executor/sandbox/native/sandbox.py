@@ -5,11 +5,9 @@ after every other process in it is gone.
 """
 
 import asyncio
-import contextlib
 import errno
 import json
 import os
-import signal
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +21,7 @@ from executor.model.run import Collection, End, Process, RunReport, Stop, Stream
 from executor.sandbox.bounded import OutputMeter
 from executor.sandbox.collect import collect_files
 from executor.sandbox.contract import OnOutput
-from executor.sandbox.native import watch
+from executor.sandbox.native import killing, watch
 from executor.sandbox.native.cgroups import Counters
 from executor.sandbox.native.plan import Rlimits
 from executor.sandbox.native.streams import Feeder, Reader
@@ -165,11 +163,7 @@ class NativeSandbox:
                 return
 
     async def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        if not self._dead.done():
-            self._counters.lift_cpu_rate()
-        await self._dead
+        await killing.kill(self._pidfd, self._dead, self._counters)
 
     def _report(self, stop: Stop | None, said: dict[str, Any], meter: OutputMeter, usage: Usage) -> RunReport:
         oom_kills = self._counters.oom_kills()
