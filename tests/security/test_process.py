@@ -276,18 +276,24 @@ async def test_a_fork_bomb_is_hardly_noticed_by_its_neighbour(caller: Caller, se
     """Probe 22: fork bomb.
 
     The neighbour makes the same small call over and over, before the bomb and beside it. Its median and its 99th
-    percentile must stay below twice what they were, with a small allowance for a machine of two cores.
+    percentile must stay below twice what they were, with a small allowance for a machine of two cores. Whatever else
+    the machine does can only add to the times, so the calmest of a few rounds counts.
     """
     assert_completed(await caller.call("nothing", {}))
-    quiet = sorted(await _neighbour(caller))
-
-    async with caller.running(FORK_BOMB, b"ready") as bomb:
-        beside = sorted(await _neighbour(caller))
-        assert not bomb.done(), "the neighbour was measured beside nothing"
-
-    assert statistics.median(beside) < 2 * statistics.median(quiet) + MEDIAN_NOISE_MS, (quiet, beside)
     tail_noise_ms = TAIL_NOISE_MS if world.has_unified_cgroups(server) else V1_TAIL_NOISE_MS
-    assert beside[-2] < 2 * quiet[-2] + tail_noise_ms, (quiet, beside)
+    rounds = []
+    for _ in range(ROUNDS):
+        quiet = sorted(await _neighbour(caller))
+        async with caller.running(FORK_BOMB, b"ready") as bomb:
+            beside = sorted(await _neighbour(caller))
+            assert not bomb.done(), "the neighbour was measured beside nothing"
+        median = statistics.median(beside) - 2 * statistics.median(quiet)
+        tail = beside[-2] - 2 * quiet[-2]
+        rounds.append((median, tail))
+        if median < MEDIAN_NOISE_MS and tail < tail_noise_ms:
+            break
+    else:
+        pytest.fail(f"beyond twice the quiet times, median and tail in ms: {rounds}")
 
 
 async def _neighbour(caller: Caller) -> list[float]:
