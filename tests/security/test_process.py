@@ -8,6 +8,8 @@ import statistics
 import time
 from pathlib import Path
 
+import pytest
+
 from executor.model.errors import ErrorCode
 from executor.model.invocation import InputFile
 from executor.model.outcome import Outcome, State
@@ -242,6 +244,7 @@ hostile.show({
 """
 LEFT_OPEN_SECONDS = 1.0
 NEIGHBOUR_CALLS = 100
+ROUNDS = 4
 MEDIAN_NOISE_MS, TAIL_NOISE_MS = 10.0, 60.0
 """Allowed on top of twice the time. On two cores, of which a neighbour may use one, each of the ten or so wake-ups that
 a call takes can cost a slice of the scheduler's: a neighbour that only computes costs the slowest call 30 ms.
