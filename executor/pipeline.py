@@ -10,11 +10,11 @@ from executor.admission.deadline import within_deadline
 from executor.admission.input_files import check_files
 from executor.catalogue.catalogue import Catalogue
 from executor.catalogue.template import Rendered, render
-from executor.model.errors import InvocationCancelled, InvocationError
+from executor.model.errors import InvocationCancelled, InvocationError, Unavailable
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
-from executor.model.outcome import Outcome, State
-from executor.model.run import Process, SandboxSpec, StreamName
+from executor.model.outcome import Outcome, Ran, State
+from executor.model.run import Process, RefusedFile, SandboxSpec, StreamName
 from executor.model.tool import Tool
 from executor.result import outcomes
 from executor.result.text import MAX_TEXT_BYTES, present
@@ -99,7 +99,11 @@ class Pipeline:
         except BaseException:
             await recorder.settle(keep=())
             raise
-        dropped = ran.report.output_dropped if ran.report else {}
+        return await self._kept(call, ran, recorder)
+
+    async def _kept(self, call: "_Call", ran: Ran, recorder: Recorder) -> Outcome:
+        """What ran has run: where its full output cannot be kept, the outcome says so and is told all the same."""
+        invocation, dropped = call.invocation, ran.report.output_dropped if ran.report else {}
         streams = {
             name: present(
                 recorder.excerpt(name),
@@ -109,9 +113,17 @@ class Pipeline:
             )
             for name in StreamName
         }
-        await recorder.settle(keep=[name for name in StreamName if streams[name].ref])
-        refs = [await self._outputs.put(f.content, invocation.principal.tenant) for f in ran.collection.files]
-        return outcomes.conclude(invocation, call.tool, call.limits, ran, streams, refs)
+        lost = await recorder.settle(keep=[name for name in StreamName if streams[name].ref])
+        streams |= {name: replace(streams[name], ref=None) for name in lost}
+        artifacts, refused = [], list(ran.collection.refused)
+        for file in ran.collection.files:
+            try:
+                ref = await self._outputs.put(file.content, invocation.principal.tenant)
+                artifacts.append(outcomes.artifact(file, ref))
+            except Unavailable as error:
+                refused.append(RefusedFile(path=file.path, reason=str(error)))
+        outcome = outcomes.conclude(invocation, call.tool, call.limits, ran, streams)
+        return replace(outcome, artifacts=tuple(artifacts), artifacts_refused=tuple(refused))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Puts an outcome together from what the stages found out. Pure."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from executor.model.errors import ErrorClass, ErrorDetail
@@ -34,15 +34,13 @@ def failed(invocation: Invocation, tool: Tool | None, error: ErrorDetail, echo: 
     return replace(outcome, arguments_echo=echo) if error.error_class is ErrorClass.INVALID_ARGUMENT else outcome
 
 
-def conclude(  # noqa: PLR0913, PLR0917 - what the stages found out
+def conclude(
     invocation: Invocation,
     tool: Tool,
     limits: Limits,
     ran: Ran,
     streams: Mapping[StreamName, Stream],
-    artifact_refs: Sequence[str],
 ) -> Outcome:
-    """`artifact_refs` stand in the order of `ran.collection.files`."""
     report = ran.report
     verdict = classify(report, tool, limits) if report else None
     return Outcome(
@@ -56,15 +54,13 @@ def conclude(  # noqa: PLR0913, PLR0917 - what the stages found out
         exit_code=verdict.exit_code if verdict else None,
         stdout=streams[StreamName.STDOUT],
         stderr=streams[StreamName.STDERR],
-        artifacts=tuple(map(_artifact, ran.collection.files, artifact_refs)),
-        artifacts_refused=ran.collection.refused,
         error=verdict.error if verdict else None,
         usage=report.usage if report else Usage(),
         isolation=ran.isolation,
     )
 
 
-def _artifact(file: CollectedFile, ref: str) -> Artifact:
+def artifact(file: CollectedFile, ref: str) -> Artifact:
     return Artifact(
         path=file.path,
         size_bytes=len(file.content),

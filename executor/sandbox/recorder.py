@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from executor.model.errors import Unavailable
 from executor.model.run import Excerpt, StreamName
 from executor.sandbox.bounded import BoundedBuffer
 
@@ -23,7 +24,9 @@ class Spool(Protocol):
 
     def write(self, data: bytes) -> None: ...
 
-    async def keep(self) -> None: ...
+    async def keep(self) -> None:
+        """Raises Unavailable where it could not be stored; then it is gone."""
+        ...
 
     async def discard(self) -> None: ...
 
@@ -55,8 +58,13 @@ class Recorder:
     def ref(self, stream: StreamName) -> str:
         return self._spools[stream].ref
 
-    async def settle(self, *, keep: Iterable[StreamName]) -> None:
-        """Every spool is kept or gone when this returns."""
-        kept = frozenset(keep)
+    async def settle(self, *, keep: Iterable[StreamName]) -> dict[StreamName, str]:
+        """Every spool is kept or gone when this returns; for each that should have been kept and was not, why."""
+        wanted = frozenset(keep)
+        lost: dict[StreamName, str] = {}
         for name, spool in self._spools.items():
-            await (spool.keep() if name in kept else spool.discard())
+            try:
+                await (spool.keep() if name in wanted else spool.discard())
+            except Unavailable as error:
+                lost[name] = str(error)
+        return lost

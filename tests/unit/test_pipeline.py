@@ -345,3 +345,22 @@ async def test_a_ledger_that_cannot_be_written_is_the_services_own_trouble(outpu
     with pytest.raises(Unavailable, match="the disk is full"):
         await world.call("echo", '{"text": "x"}')
     assert world.backend.opened_count == 0
+
+
+@pytest.mark.parametrize("tool", ["count", "write"])
+async def test_what_ran_is_told_though_its_full_output_cannot_be_kept(tmp_path, tool):
+    store = FileOutputStore(tmp_path / "small", ttl_seconds=60, quota_bytes=2)
+    await store.start()
+    world = World(store)
+    await world.backend.start()
+    outcome = await world.call(tool, collect=("*",))
+    await world.backend.stop()
+    assert (outcome.state, outcome.exit_code, outcome.error) == (State.COMPLETED, 0, None)
+    assert world.steps[-1] == "conclude"
+    assert outcome.stdout.ref is None
+    assert outcome.stdout.truncated is (tool == "count")
+    assert outcome.artifacts == ()
+    assert [refused.path for refused in outcome.artifacts_refused] == (["out.txt"] if tool == "write" else [])
+    assert all("quota" in refused.reason for refused in outcome.artifacts_refused)
+    assert world.rest() == (0, [])
+    await store.stop()

@@ -1,7 +1,7 @@
 """Limits of a process tree as a whole, and the kernel's own counters of it: cgroup v2, and v1 as older hosts have it.
 
-The server finds the place (`locate`), the launcher makes, fills and removes the directories (`Cgroup`), the server
-reads the counters (`Counters`). Imported by the launcher: stdlib only.
+The server finds the place (`locate`; what v2 asks of it is in `delegation`), the launcher makes, fills and removes the
+directories (`Cgroup`), the server reads the counters (`Counters`). Imported by the launcher: stdlib only.
 """
 
 import contextlib
@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from executor.sandbox.native import cgroup_mounts, delegation
+from executor.sandbox.native.cgroup_mounts import Mounted
+from executor.sandbox.native.delegation import Place
 from executor.sandbox.native.plan import Hierarchy
 
 WANTED = ("memory", "pids", "cpu")
@@ -45,117 +48,67 @@ def limits(memory_bytes: int, processes: int, cpu_cores: float) -> dict[str, str
 
 
 def locate(name: str) -> tuple[tuple[Hierarchy, ...], dict[str, str]]:
-    """The hierarchies in which this process may limit sandboxes, each with a new directory `name` in it; and for each
-    controller of WANTED that is missing, why.
+    """The hierarchies in which this process may limit sandboxes, each with a new directory `name` in it, to which the
+    pid namespace is added; and for each controller of WANTED that is missing, why.
     """
     found: list[Hierarchy] = []
     why: dict[str, str] = {}
-    own = _own_paths()
-    for mount_point, controllers, version in _mounts():
-        wanted = tuple(c for c in controllers if c in WANTED + COUNTED)
-        if version == 2 and not wanted:  # noqa: PLR2004
-            wanted = _v2_controllers(mount_point)
+    own = cgroup_mounts.groups(Path("/proc/self/cgroup").read_text())
+    for mount in cgroup_mounts.mounted(Path("/proc/self/mountinfo").read_text()):
+        have = {controller for one in found for controller in one.controllers}
+        wanted = tuple(c for c in _controllers(mount) if c in WANTED + COUNTED and c not in have)
         if not wanted:
             continue
-        parents = (
-            _v2_parents(mount_point, own.get("", "/"), wanted)
-            if version == 2  # noqa: PLR2004
-            else [mount_point / own.get(wanted[0], "/").lstrip("/"), mount_point]
-        )
-        base, reason = _make(parents, name)
-        if base:
-            found.append(Hierarchy(version=version, controllers=wanted, base=str(base)))
-        else:
-            why.update(dict.fromkeys(wanted, reason))
-    have = {c for one in found for c in one.controllers}
-    missing = {c: why.get(c, "no cgroup hierarchy with this controller is mounted") for c in WANTED if c not in have}
+        place = _place(mount, own, f"{name}-{_pid_namespace()}", wanted)
+        why |= place.refused
+        if place.base:
+            granted = tuple(controller for controller in wanted if controller not in place.refused)
+            found.append(Hierarchy(version=mount.version, controllers=granted, base=str(place.base)))
+            sweep(place.base.parent, keep=place.base.name)
+    have = {controller for one in found for controller in one.controllers}
+    missing = {c: why.get(c, "no cgroup file system that is mounted here has it") for c in WANTED if c not in have}
     return tuple(found), missing
 
 
-def _mounts() -> Iterable[tuple[Path, tuple[str, ...], int]]:
-    seen = set()
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, target, kind, options, *_ = line.split(" ")
-        if kind == "cgroup2":
-            yield Path(target), (), 2
-        elif kind == "cgroup" and options not in seen:
-            seen.add(options)
-            yield Path(target), tuple(options.split(",")), 1
-
-
-def _own_paths() -> dict[str, str]:
-    paths = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        paths.update(dict.fromkeys(controllers.split(","), path))
-    return paths
-
-
-def _v2_controllers(mount_point: Path) -> tuple[str, ...]:
+def _controllers(mount: Mounted) -> tuple[str, ...]:
+    if mount.version == 1:
+        return mount.controllers
     with contextlib.suppress(OSError):
-        available = (mount_point / "cgroup.controllers").read_text().split()
-        return tuple(c for c in WANTED if c in available)
+        return tuple((mount.point / "cgroup.controllers").read_text().split())
     return ()
 
 
-def _v2_parents(mount_point: Path, own: str, wanted: tuple[str, ...]) -> list[Path]:
-    """A delegated cgroup of ours first. Processes and sub-groups with controllers exclude each other on v2, so this
-    process moves into a leaf of its own there.
-    """
-    here = mount_point / own.lstrip("/")
-    parents = []
-    if here != mount_point and os.access(here / "cgroup.subtree_control", os.W_OK) and _delegated(here):
-        with contextlib.suppress(OSError):
-            leaf = here / f"{PREFIX}server"
-            leaf.mkdir(exist_ok=True)
-            (leaf / "cgroup.procs").write_text(str(os.getpid()))
-            _enable(here, wanted)
-            parents.append(here)
-    elif here.name == f"{PREFIX}server":
-        parents.append(here.parent)
-    with contextlib.suppress(OSError):
-        _enable(mount_point, wanted)
-        parents.append(mount_point)
-    return parents
+def _place(mount: Mounted, own: Mapping[str, str], name: str, wanted: tuple[str, ...]) -> Place:
+    if mount.read_only:
+        reason = f"{mount.point} is mounted read-only; a container must be given a cgroup file system that it can write"
+        return Place(base=None, refused=dict.fromkeys(wanted, reason))
+    if mount.version == 1:
+        return _v1_place(mount, own.get(wanted[0], "/"), name, wanted)
+    return delegation.make_place(mount.point, mount.group(own.get("", "/")), name, wanted)
 
 
-def _delegated(here: Path) -> bool:
-    """An ordinary user can write only to what was delegated to it; root can everywhere, and must be told."""
-    if os.geteuid() != 0:
-        return True
-    for name in ("user.delegate", "trusted.delegate"):
-        with contextlib.suppress(OSError):
-            return os.getxattr(here, name) == b"1"
-    return False
-
-
-def _enable(group: Path, wanted: tuple[str, ...]) -> None:
-    enabled = (group / "cgroup.subtree_control").read_text().split()
-    missing = [c for c in wanted if c not in enabled]
-    if missing:
-        (group / "cgroup.subtree_control").write_text(" ".join(f"+{c}" for c in missing))
-
-
-def _make(parents: Iterable[Path], name: str) -> tuple[Path | None, str]:
-    reason = "no cgroup that this process may write to"
-    for parent in parents:
+def _v1_place(mount: Mounted, own: str, name: str, wanted: tuple[str, ...]) -> Place:
+    reason = ""
+    for parent in (mount.group(own) or mount.point, mount.point):
         try:
-            base = parent / name
-            base.mkdir()
-            if (base / "cgroup.subtree_control").exists():
-                _enable(base, tuple((base / "cgroup.controllers").read_text().split()))
+            (parent / name).mkdir()
         except OSError as error:
-            reason = f"{parent}: {error.strerror}"
+            reason = reason or f"{parent}: {error.strerror}"
         else:
-            sweep(parent, keep=name)
-            return base, ""
-    return None, reason
+            return Place(base=parent / name, refused={})
+    return Place(base=None, refused=dict.fromkeys(wanted, reason))
+
+
+def _pid_namespace() -> int:
+    return Path("/proc/self/ns/pid").stat().st_ino
 
 
 def sweep(parent: Path, keep: str) -> None:
-    """Remove what servers that are dead left behind. A group with a living process in it refuses to go."""
+    """Remove what servers that are dead left behind. A group with a living process in it refuses to go; whether a
+    server of another pid namespace lives cannot be seen from here.
+    """
     for old in parent.glob(f"{PREFIX}[0-9]*"):
-        match = re.fullmatch(rf"{PREFIX}(\d+)-.*", old.name)
+        match = re.fullmatch(rf"{PREFIX}(\d+)-.*-{_pid_namespace()}", old.name)
         if match and old.name != keep and not Path("/proc", match[1]).exists():
             for group in (*old.iterdir(), old):
                 if group.is_dir():
@@ -168,7 +121,10 @@ def remove_base(hierarchies: Iterable[Hierarchy]) -> bool:
     gone = True
     for hierarchy in hierarchies:
         try:
-            Path(hierarchy.base).rmdir()
+            if hierarchy.version == 1:
+                Path(hierarchy.base).rmdir()
+            else:
+                delegation.remove_place(Path(hierarchy.base))
         except OSError as error:
             gone = gone and error.errno in _GONE
     return gone

@@ -34,6 +34,8 @@ class Birth:
 
     plan: SandboxPlan
     image: ImagePlan
+    devices: str
+    """Where its device nodes lie in the stage."""
     control: socket.socket
     filters: tuple[bytes, ...]
     """In the order of loading: the last one refuses to load any more."""
@@ -46,7 +48,7 @@ def inside(birth: Birth) -> None:
         ("become the inner user", identity.become_inner_user),
         ("die with the launcher", namespaces.die_with_parent),
         ("mount the image", lambda: mounts.mount_root(birth.image)),
-        ("mount the devices", mounts.mount_devices),
+        ("mount the devices", lambda: mounts.mount_devices(birth.devices)),
         ("mount the private file systems", lambda: mounts.mount_private(birth.plan)),
         ("mount /proc", mounts.mount_proc),
         ("enter the root", mounts.enter_root),
@@ -90,6 +92,7 @@ class Launcher:
         self._ids = identity.IdPool(plan.first_id, plan.id_count) if plan.id_count else None
         self._sandboxes: dict[int, _Alive] = {}
         self._by_pidfd: dict[int, int] = {}
+        self._namespaces = namespaces.all_of_this_kernel()
         self._poll = select.epoll()
         self._running = True
 
@@ -134,13 +137,15 @@ class Launcher:
         into = -1
         try:
             cgroup.make(plan.cgroup)
+            devices = mounts.make_devices(plan.sandbox_id)
             into = cgroup.into()
-            pid, pidfd = identity.clone_as(uid, namespaces.ALL, signal.SIGCHLD, into)
+            pid, pidfd = identity.clone_as(uid, self._namespaces, signal.SIGCHLD, into)
             if pid == 0:
                 ours.close()
                 birth = Birth(
                     plan=plan,
                     image=self._images[plan.image],
+                    devices=devices,
                     control=theirs,
                     filters=self._filters,
                 )
@@ -159,6 +164,7 @@ class Launcher:
                 self._release(plan.sandbox_id)
             else:
                 cgroup.remove()
+                mounts.remove_devices(plan.sandbox_id)
                 if self._ids:
                     self._ids.give_back(uid)
             raise
@@ -187,6 +193,7 @@ class Launcher:
     def _remove_the_dead(self) -> None:
         for sandbox_id, one in [*self._sandboxes.items()]:
             if one.dead and one.released and one.cgroup.remove():
+                mounts.remove_devices(sandbox_id)
                 if self._ids:
                     self._ids.give_back(one.uid)
                 del self._sandboxes[sandbox_id]

@@ -1,6 +1,7 @@
 """What a sandbox has of its own, beside its files. Imported by the launcher: stdlib only."""
 
 import fcntl
+import os
 import signal
 import socket
 import struct
@@ -15,10 +16,16 @@ ALL = (
     | syscalls.CLONE_NEWIPC
     | syscalls.CLONE_NEWUTS
 )
-"""At birth. The cgroup namespace follows once the sandbox is in its cgroup, because it begins where one is."""
+"""At birth, beside the time namespace of a kernel that has one. The cgroup namespace follows once the sandbox is in its
+cgroup, because it begins where one is.
+"""
 
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP_RUNNING = 0x1 | 0x40
+
+
+def all_of_this_kernel() -> int:
+    return ALL | (syscalls.CLONE_NEWTIME if os.path.exists("/proc/self/ns/time") else 0)  # noqa: PTH110
 
 
 def die_with_parent() -> None:

@@ -18,6 +18,7 @@ NUMBERS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), {}) |
     "mount_setattr": 442,
 }
 
+CLONE_NEWTIME = 0x00000080
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000

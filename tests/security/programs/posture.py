@@ -11,7 +11,7 @@ from pathlib import Path
 import hostile
 
 PRIVILEGES = ("NoNewPrivs", "Seccomp", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "Uid", "Gid", "Groups")
-NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 LIMITS = ("CORE", "FSIZE", "MSGQUEUE", "NICE", "NOFILE", "RTPRIO")
 AT_MOST = {"MEMLOCK": 8 * 1024 * 1024, "SIGPENDING": 512}
 """Where the host's own limit may be lower."""
