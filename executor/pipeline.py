@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from executor.catalogue.template import Rendered, render
 from executor.model.errors import InvocationCancelled, InvocationError, Unavailable
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
-from executor.model.outcome import Outcome, Ran, State
+from executor.model.outcome import Outcome, Ran, State, Stream
 from executor.model.run import Process, RefusedFile, SandboxSpec, StreamName
 from executor.model.tool import Tool
 from executor.result import outcomes
@@ -24,7 +25,7 @@ from executor.sandbox.recorder import Observer, Outputs, Recorder
 from executor.stages import Approval, Capacity, Idempotency, Internal, Ledger, Permission
 
 LARGE_CHARACTERS = 32_768
-"""Arguments beyond this are judged in a thread: the worst of a megabyte take half a second."""
+"""Text beyond this is judged, or made fit to show, in a thread: the worst of a megabyte takes half a second."""
 
 
 class Pipeline:
@@ -62,7 +63,7 @@ class Pipeline:
             if earlier := await self._idempotency.claim(invocation, tool, call.arguments):
                 return replace(earlier, replayed=True)
             await self._approval.check(invocation, tool, call.arguments)
-            async with self._capacity.slot(invocation.principal, tool, cancelled) as queue_ms:
+            async with self._capacity.slot(invocation.principal, tool, cancelled, invocation.deadline) as queue_ms:
                 call = replace(call, limits=within_deadline(call.limits, invocation.deadline, time.monotonic()))
                 await self._ledger.intend(invocation, tool)
                 observer.started(tool.version)
@@ -103,16 +104,9 @@ class Pipeline:
 
     async def _kept(self, call: "_Call", ran: Ran, recorder: Recorder) -> Outcome:
         """What ran has run: where its full output cannot be kept, the outcome says so and is told all the same."""
-        invocation, dropped = call.invocation, ran.report.output_dropped if ran.report else {}
-        streams = {
-            name: present(
-                recorder.excerpt(name),
-                text_bytes=call.limits.text_bytes,
-                ref=recorder.ref(name),
-                dropped_bytes=dropped.get(name, 0),
-            )
-            for name in StreamName
-        }
+        invocation, text_bytes = call.invocation, call.limits.text_bytes
+        work = (recorder, text_bytes, ran.report.output_dropped if ran.report else {})
+        streams = await asyncio.to_thread(_presented, *work) if text_bytes > LARGE_CHARACTERS else _presented(*work)
         lost = await recorder.settle(keep=[name for name in StreamName if streams[name].ref])
         streams |= {name: replace(streams[name], ref=None) for name in lost}
         artifacts, refused = [], list(ran.collection.refused)
@@ -136,6 +130,18 @@ class _Call:
     limits: Limits
     rendered: Rendered | None
     """None where the service answers itself."""
+
+
+def _presented(recorder: Recorder, text_bytes: int, dropped: Mapping[StreamName, int]) -> dict[StreamName, Stream]:
+    return {
+        name: present(
+            recorder.excerpt(name),
+            text_bytes=text_bytes,
+            ref=recorder.ref(name),
+            dropped_bytes=dropped.get(name, 0),
+        )
+        for name in StreamName
+    }
 
 
 async def _admitted(invocation: Invocation, tool: Tool) -> _Call:
