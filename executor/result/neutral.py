@@ -13,19 +13,26 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+_RANGES = (
+    *((0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F)),  # C0 without tab and newline, DEL, C1
+    *((0x00AD, 0x00AD), (0x034F, 0x034F), (0x0600, 0x0605), (0x061C, 0x061C)),  # soft hyphen, joiner, Arabic signs
+    *((0x06DD, 0x06DD), (0x070F, 0x070F), (0x0890, 0x0891), (0x08E2, 0x08E2)),  # the like of other scripts
+    *((0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F)),  # fillers, selectors
+    *((0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F)),  # zero width, separators, bidi, invisible operators
+    *((0x3164, 0x3164), (0xFDD0, 0xFDEF), (0xFE00, 0xFE0D), (0xFEFF, 0xFEFF)),  # fillers, selectors, BOM
+    *((0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0xFFFE, 0xFFFF)),  # annotations
+    *((0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x13455)),  # number signs, hieroglyph joiners
+    *((0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),  # shorthand, musical format, tags and selectors
+)
+_SURROGATE = "\udced[\udca0-\udcbf][\udc80-\udcbf]"
+"""Three stray bytes that would be a surrogate."""
 _UNSAFE = re.compile(
     "\r\n"
-    "|\udced[\udca0-\udcbf][\udc80-\udcbf]"  # three stray bytes that would be a surrogate
+    f"|{_SURROGATE}"
     "|[\udc80-\udcff]"  # one stray byte
-    "|["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, joiners, fillers
-    "\u200b-\u200f\u2028-\u202e\u2060-\u206f"  # zero width, separators, bidi, invisible operators
-    "\u3164\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"  # fillers, selectors, BOM, annotations
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # shorthand and musical format controls
-    "\U000e0000-\U000e0fff"  # tags and more selectors
-    "]"
+    f"|[{''.join(f'{chr(first)}-{chr(last)}' for first, last in _RANGES)}]"
 )
+_SURROGATES = re.compile(_SURROGATE)
 _STRAY = re.compile("[\udc80-\udcff]")
 _CONTINUATION = re.compile(rb"[\x80-\xbf]{0,3}")
 
@@ -64,7 +71,18 @@ def is_lossy(text: str) -> bool:
 
 def neutralise(text: str) -> str:
     """`text` as it may be shown. Neutral text stays as it is."""
-    return _UNSAFE.sub(lambda match: _escape(match[0]), text)
+    if is_lossy(text):
+        text = _SURROGATES.sub(lambda match: _escape(match[0]), text)
+    return text.replace("\r\n", "\n").translate(_SHOWN)
+
+
+def border_before(text: str, at: int) -> int:
+    r"""`at`, or the nearest place before it that parts no `\\r\\n` and no three bytes that are shown as one escape."""
+    at = max(0, at)
+    for _ in range(2):
+        if 0 < at < len(text) and (text[at] == "\n" or "\udc80" <= text[at] <= "\udcbf"):
+            at -= 1
+    return at
 
 
 def pieces(text: str) -> Iterator[Piece]:
@@ -94,3 +112,9 @@ def _numbered(code: int) -> str:
     if code <= 0xFF:  # noqa: PLR2004 - what fits into two digits
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - what fits into four digits
+
+
+_SHOWN = {code: _escape(chr(code)) for first, last in _RANGES for code in range(first, last + 1)} | dict.fromkeys(
+    range(0xDC80, 0xDD00), "\ufffd"
+)
+"""Of single characters. A table, because a megabyte of them must not hold the service up."""

@@ -13,6 +13,8 @@ MAX_TEXT_BYTES = 4 * MIB
 """Of each stream, whatever a manifest says: both, and all else of an outcome, must fit one message."""
 _SHORT_NOTICE = "[...]"
 _CUT_NOTICE = "[what came after this was dropped: the program wrote more than its output limit]"
+_BLOCK = 1024
+"""Characters that are looked at together, from the end of a text that may be much longer than what is shown."""
 _NEAR = 4
 """A line border is near where it gives up at most one `_NEAR`-th of the part."""
 
@@ -29,6 +31,8 @@ def present(excerpt: Excerpt, *, text_bytes: int, ref: str, dropped_bytes: int =
     if not excerpt.complete:
         return _abridged(neutral.decode_head(excerpt.head), neutral.decode_tail(excerpt.tail), excerpt, text_bytes, ref)
     text = neutral.decode(excerpt.head + excerpt.tail)
+    if len(text) > 2 * text_bytes:  # two characters, `\\r\\n`, are shown in one byte, and no others in less
+        return _abridged(text, text, excerpt, text_bytes, ref)
     shown = neutral.neutralise(text)
     if len(shown.encode()) > text_bytes:
         return _abridged(text, text, excerpt, text_bytes, ref)
@@ -109,11 +113,16 @@ def _longest_prefix(text: str, room: int) -> int:
 
 def _longest_suffix(text: str, room: int) -> int:
     """Start of the longest end of `text` that is shown in `room` bytes."""
-    for piece in reversed(list(neutral.pieces(text))):
-        shown = piece.shown.encode()
-        if len(shown) > room:
-            return piece.end - (len(shown[len(shown) - room :].decode(errors="ignore")) if piece.clean else 0)
-        room -= len(shown)
+    end = len(text)
+    while end:
+        start = neutral.border_before(text, end - _BLOCK)
+        for piece in reversed(list(neutral.pieces(text[start:end]))):
+            shown = piece.shown.encode()
+            if len(shown) > room:
+                kept = len(shown[len(shown) - room :].decode(errors="ignore")) if piece.clean else 0
+                return start + piece.end - kept
+            room -= len(shown)
+        end = start
     return 0
 
 

@@ -144,3 +144,21 @@ def test_of_a_clean_stream_a_real_beginning_and_a_real_end_are_shown(text, size,
     assert text.endswith(tail)
     assert stream.truncated
     assert not stream.lossy
+
+
+@given(dirty.map(b"".join))
+def test_text_as_a_whole_is_shown_as_its_pieces_are(data):
+    text = neutral.decode(data)
+    assert neutral.neutralise(text) == "".join(piece.shown for piece in neutral.pieces(text))
+
+
+@given(dirty.map(b"".join), st.integers(0, 60))
+def test_a_border_parts_nothing_that_is_shown_as_one(data, at):
+    text = neutral.decode(data)
+    border = neutral.border_before(text, min(at, len(text)))
+    assert neutral.neutralise(text[:border]) + neutral.neutralise(text[border:]) == neutral.neutralise(text)
+
+
+def test_signs_that_enclose_or_join_what_follows_are_shown_as_escapes():
+    for code in (0x0600, 0x0605, 0x06DD, 0x070F, 0x0890, 0x08E2, 0x110BD, 0x110CD, 0x13430, 0x13455):
+        assert show(chr(code).encode()).text in (f"\\u{code:04x}", f"\\U{code:08x}")
