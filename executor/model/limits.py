@@ -42,8 +42,8 @@ class Limits:
     def lowered_by(self, asked: "dict[str, float]") -> "Limits":
         """These limits with each field of `asked` put in where it is lower.
 
-        Raises InvocationError(SCHEMA_VIOLATION) for an unknown name, or a value that is not a positive, finite
-        number. A higher value is clamped to the tool's own.
+        Raises InvocationError(SCHEMA_VIOLATION) for an unknown name, a value that is not a positive, finite number,
+        or one below LEAST. A higher value is clamped to the tool's own.
         """
         violations = tuple(v for name, value in asked.items() if (v := _violation(name, value)))
         if violations:
@@ -52,7 +52,7 @@ class Limits:
                     code=ErrorCode.SCHEMA_VIOLATION,
                     message="The limits asked for are not valid.",
                     violations=violations,
-                    suggestion="Give each limit as a positive number, or leave it out.",
+                    suggestion="Give each limit as a positive number that a sandbox can live with, or leave it out.",
                 )
             )
         chosen = {name: getattr(self, name) for name in LIMIT_NAMES}
@@ -63,6 +63,8 @@ class Limits:
 
 
 LIMIT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Limits))
+LEAST: dict[str, float] = {"memory_bytes": 4 * MIB, "open_files": 16, "cpu_cores": 0.01}
+"""Below these no sandbox can be made, or it takes seconds; the others may be as low as they like."""
 _WHOLE = frozenset(f.name for f in fields(Limits) if isinstance(f.default, int))
 
 
@@ -74,5 +76,11 @@ def _violation(name: str, value: float) -> Violation | None:
             pointer=f"/limits/{name}",
             keyword="exclusiveMinimum",
             message=f"{value!r} is not a positive, finite number",
+        )
+    if value < LEAST.get(name, 0):
+        return Violation(
+            pointer=f"/limits/{name}",
+            keyword="minimum",
+            message=f"{value!r} is below {LEAST[name]:g}, without which no sandbox can be made",
         )
     return None

@@ -108,7 +108,7 @@ def _stopped(report: RunReport, limits: Limits) -> _Finding:
 
 def _signalled(report: RunReport, limits: Limits) -> _Finding:
     number = report.signal or 0
-    if code := _SIGNALS.get(number):
+    if (code := _SIGNALS.get(number)) and not _sent_by_the_program_itself(code, report, limits):
         return _finding(code, report, limits)
     starved = _starved(report, limits) if report.pids_refused or number == signal.SIGBUS else None
     if starved:  # SIGBUS is what a mapped file on a full tmpfs gives
@@ -118,6 +118,12 @@ def _signalled(report: RunReport, limits: Limits) -> _Finding:
         f"The program was ended by signal {_signal_name(number)}, which no limit of ours sent.",
         "Mend the program: look at stderr, and for native code, recursion or a signal that it sends to itself.",
     )
+
+
+def _sent_by_the_program_itself(code: ErrorCode, report: RunReport, limits: Limits) -> bool:
+    """Where the kernel counted the tree's processor time, it was not used up."""
+    cpu_ms = report.usage.cpu_ms
+    return code is ErrorCode.CPU_LIMIT and cpu_ms is not None and cpu_ms < 900 * limits.cpu_seconds
 
 
 def _starved(report: RunReport, limits: Limits) -> _Finding | None:

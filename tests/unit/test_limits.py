@@ -3,7 +3,7 @@ import math
 import pytest
 
 from executor.model.errors import ErrorCode, InvocationError
-from executor.model.limits import LIMIT_NAMES, Limits
+from executor.model.limits import LEAST, LIMIT_NAMES, Limits
 
 
 def test_every_default_is_positive_and_finite():
@@ -32,7 +32,16 @@ def test_a_limit_can_be_lowered(name):
 
 
 def test_a_fraction_of_a_whole_limit_becomes_one_and_never_zero():
-    assert Limits().lowered_by({"memory_bytes": 0.25}).memory_bytes == 1
+    assert Limits().lowered_by({"processes": 0.25}).processes == 1
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_less_than_a_sandbox_needs_is_refused_naming_the_least(name):
+    with pytest.raises(InvocationError) as caught:
+        Limits().lowered_by({name: LEAST[name] * 0.9})
+    [violation] = caught.value.detail.violations
+    assert (violation.pointer, violation.keyword) == (f"/limits/{name}", "minimum")
+    assert getattr(Limits().lowered_by({name: LEAST[name]}), name) == LEAST[name]
 
 
 def test_a_tools_whole_number_of_seconds_can_be_lowered_to_a_fraction():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from executor.model.errors import CLASS_OF, EffectState, ErrorClass, ErrorCode
 from executor.model.limits import Limits
 from executor.model.outcome import State
-from executor.model.run import End, RunReport, Stop, StreamName
+from executor.model.run import End, RunReport, Stop, StreamName, Usage
 from executor.model.tool import Command, DeclaredExit, Effect, Policy, Tool
 from executor.result import wording
 from executor.result.classify import classify
@@ -165,3 +165,14 @@ def test_every_report_has_a_verdict_and_only_a_harmless_repeat_is_retryable(repo
 )
 def test_sizes_are_told_in_human_units(value, words):
     assert wording.size(value) == words
+
+
+def test_a_signal_of_the_processor_limit_that_the_program_sent_itself_is_a_crash():
+    verdict = classify(signalled(signal.SIGXCPU, usage=Usage(cpu_ms=32)), TOOL, LIMITS)
+    assert verdict.error.code is ErrorCode.CRASHED
+    assert "SIGXCPU" in verdict.error.message
+
+
+def test_a_signal_of_the_processor_limit_that_was_used_up_is_that_limit():
+    used = 1000 * LIMITS.cpu_seconds
+    assert classify(signalled(signal.SIGXCPU, usage=Usage(cpu_ms=used)), TOOL, LIMITS).error.code is ErrorCode.CPU_LIMIT
