@@ -28,6 +28,8 @@ check: $(STAMP)  ## Lint, types, import contracts, proto, generated stubs, built
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd sandbox_images && ../$(BIN)/mypy --strict build.py
+	cd benchmarks && ../$(BIN)/mypy --strict bench.py
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
 	$(BIN)/buf format --diff --exit-code
