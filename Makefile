@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 
 setup: $(STAMP)  ## Make .venv with everything in it
 
-demo: $(STAMP)  ## Set up, start a server, run five calls through it, stop it
+demo: $(STAMP)  ## Set up, start a server, run six calls through it, stop it
 	$(BIN)/executor demo
 
 test: $(STAMP)  ## Set up and run every test

@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,7 +129,9 @@ async def open_outputs(settings: Settings) -> AsyncIterator[FileOutputStore]:
 def prepare_state_dir(path: Path) -> None:
     """It exists, is ours alone, and can be written. Raises Unavailable."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for parent in reversed(list(takewhile(lambda parent: not parent.exists(), path.parents))):
+            parent.mkdir(exist_ok=True)  # pathlib's own `parents` goes one call deeper for each
+        path.mkdir(mode=0o700, exist_ok=True)
         writable = os.access(path, os.W_OK | os.X_OK)
     except OSError as error:
         raise Unavailable(f"the state directory {path} cannot be made: {error.strerror}; {_ELSEWHERE}") from None

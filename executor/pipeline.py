@@ -68,7 +68,7 @@ class Pipeline:
                 await self._ledger.intend(invocation, tool)
                 observer.started(tool.version)
                 outcome = await self._run(call, observer, cancelled)
-                outcome = replace(outcome, usage=replace(outcome.usage, queue_ms=queue_ms))
+                outcome = replace(outcome, usage=outcomes.rounded(replace(outcome.usage, queue_ms=queue_ms)))
         except InvocationError as error:
             outcome = outcomes.failed(invocation, tool, error.detail, echo(invocation.arguments_json))
         except InvocationCancelled:

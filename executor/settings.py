@@ -154,7 +154,8 @@ def _environment(environ: Mapping[str, str]) -> _Source:
 
 def _file(path: Path) -> _Source:
     try:
-        read = document.read(path.read_bytes())
+        with path.open("rb") as file:
+            read = document.read(file.read(document.MAX_BYTES + 1))
     except document.Unreadable as error:
         raise Misconfigured(f"{path}:{error.mark.line}:{error.mark.column}: {error.message}") from None
     except OSError as error:

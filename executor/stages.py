@@ -33,10 +33,13 @@ class Approval(Protocol):
 
 
 class Capacity(Protocol):
-    def slot(self, principal: Principal, tool: Tool, cancelled: asyncio.Event) -> AbstractAsyncContextManager[float]:
-        """Holds a place while the block runs; gives the milliseconds waited for it.
+    def slot(
+        self, principal: Principal, tool: Tool, cancelled: asyncio.Event, deadline: float | None
+    ) -> AbstractAsyncContextManager[float]:
+        """Holds a place while the block runs; gives the milliseconds waited for it. `deadline`: of `time.monotonic`.
 
-        Raises InvocationError(OVERLOADED), and InvocationCancelled while it waits.
+        Raises InvocationError(OVERLOADED), InvocationError(TIMEOUT) where the deadline comes first, and
+        InvocationCancelled while it waits.
         """
         ...
 

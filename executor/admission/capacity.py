@@ -5,10 +5,12 @@ Bounded everywhere: a call runs, waits for a bounded time in a bounded queue, or
 
 import asyncio
 import itertools
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from executor.admission.deadline import last_start, too_late
 from executor.admission.places import Answer, Places, retry_after_ms
 from executor.model.errors import ErrorCode, ErrorDetail, InvocationCancelled, InvocationError
 from executor.model.invocation import Principal
@@ -38,11 +40,13 @@ class Slots:
         self._held_ms = FIRST_GUESS_MS
 
     @asynccontextmanager
-    async def slot(self, principal: Principal, tool: Tool, cancelled: asyncio.Event) -> AsyncIterator[float]:
+    async def slot(
+        self, principal: Principal, tool: Tool, cancelled: asyncio.Event, deadline: float | None = None
+    ) -> AsyncIterator[float]:
         del principal  # all share one queue while there is one principal
         ticket, asked = next(self._tickets), self._clock()
         try:
-            await self._admitted(ticket, tool, cancelled)
+            await self._admitted(ticket, tool, cancelled, deadline)
             admitted = self._clock()
             try:
                 yield (admitted - asked) * 1000
@@ -51,24 +55,34 @@ class Slots:
         finally:
             self._leave(ticket)
 
-    async def _admitted(self, ticket: int, tool: Tool, cancelled: asyncio.Event) -> None:
+    async def _admitted(self, ticket: int, tool: Tool, cancelled: asyncio.Event, deadline: float | None) -> None:
         answer = self._places.ask(ticket, tool.name, tool.concurrency)
         if answer is Answer.FULL:
             raise self._overloaded(f"all {self._slots} slots are taken and the queue is full")
         if answer is Answer.QUEUED:
-            await self._turn(ticket, cancelled)
+            await self._turn(ticket, cancelled, deadline)
         if cancelled.is_set():
             raise InvocationCancelled("the call was cancelled before it started")
 
-    async def _turn(self, ticket: int, cancelled: asyncio.Event) -> None:
+    async def _turn(self, ticket: int, cancelled: asyncio.Event, deadline: float | None) -> None:
+        now = self._clock()
+        until_deadline = math.inf if deadline is None else max(0.0, last_start(deadline, now) - now)
         turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         gone = asyncio.ensure_future(cancelled.wait())
         try:
-            await asyncio.wait((turn, gone), timeout=self._timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+            timeout = min(self._timeout_seconds, until_deadline)
+            await asyncio.wait((turn, gone), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
-        if not turn.done() and not cancelled.is_set():
-            raise self._overloaded(f"no slot came free within {self._timeout_seconds:g} seconds")
+        if turn.done() or cancelled.is_set():
+            return
+        if until_deadline < self._timeout_seconds:
+            raise too_late(
+                "a slot came free",
+                suggestion="Call again later, or with a later deadline.",
+                retry_after_ms=self._retry_after_ms(),
+            )
+        raise self._overloaded(f"no slot came free within {self._timeout_seconds:g} seconds")
 
     def _leave(self, ticket: int) -> None:
         self._turns.pop(ticket, None)
@@ -76,7 +90,7 @@ class Slots:
             self._turns[promoted].set_result(None)
 
     def _overloaded(self, reason: str) -> InvocationError:
-        after_ms = retry_after_ms(ahead=self._places.queued_count, slots=self._slots, held_ms=self._held_ms)
+        after_ms = self._retry_after_ms()
         return InvocationError(
             ErrorDetail(
                 code=ErrorCode.OVERLOADED,
@@ -86,3 +100,6 @@ class Slots:
                 suggestion=f"Call again in {after_ms / 1000:.1f} seconds.",
             )
         )
+
+    def _retry_after_ms(self) -> int:
+        return retry_after_ms(ahead=self._places.queued_count, slots=self._slots, held_ms=self._held_ms)

@@ -1,5 +1,8 @@
 """Manifest files to tools, with everything that the lint says about them. Reads files; decides nothing about calls."""
 
+import errno
+import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -87,7 +90,7 @@ def _builtin_sources() -> Iterator[Source]:
 def _sources(place: Path) -> tuple[Sequence[Source], Sequence[Diagnostic]]:
     try:
         files = sorted(f for f in place.iterdir() if f.suffix in _SUFFIXES) if place.is_dir() else [place]
-        sources = [Source(str(f), f.read_bytes()) for f in files]
+        sources = [Source(str(f), _content(f)) for f in files]
     except OSError as error:
         message = f"cannot be read: {error.strerror}"
         return [], [_diagnostic(str(error.filename or place), Mark(), "unreadable", message)]
@@ -95,6 +98,18 @@ def _sources(place: Path) -> tuple[Sequence[Source], Sequence[Diagnostic]]:
         message = "the directory holds no manifest (*.yaml, *.yml)"
         return [], [_diagnostic(str(place), Mark(), "no-manifest", message, Severity.WARNING)]
     return sources, []
+
+
+def _content(file: Path) -> bytes:
+    """At most what tells that it is too much; and of a FIFO or a device nothing, because they may never end."""
+    fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(file))
+        with os.fdopen(fd, "rb", closefd=False) as opened:
+            return opened.read(document.MAX_BYTES + 1)
+    finally:
+        os.close(fd)
 
 
 def _clashes(loaded: Sequence[Loaded]) -> Iterator[Diagnostic]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from executor.catalogue.diagnostic import Finding, Severity
 from executor.catalogue.manifest import Manifest
-from executor.model.limits import LEAST, LIMIT_NAMES, Limits
+from executor.model.limits import LEAST, LIMIT_NAMES, MOST, Limits
 from executor.schema.nearest import brief, did_you_mean, listed
 
 MIN_DESCRIPTION_CHARS = 60
@@ -71,7 +71,9 @@ def _limit_problem(name: str, value: Any) -> str | None:  # noqa: ANN401 - anyth
     if not isfinite(value) or value <= 0:
         return f"`{name}` must be positive and finite; there is no value that means unlimited"
     if value < LEAST.get(name, 0):
-        return f"`{name}` must be at least {LEAST[name]:g}; no sandbox can be made with less"
+        return f"`{name}` must be at least {LEAST[name]}; no sandbox can be made with less"
+    if value > MOST[name]:
+        return f"`{name}` must be at most {MOST[name]}"
     return None
 
 

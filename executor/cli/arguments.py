@@ -8,8 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from executor.admission.input_files import MAX_FILES_BYTES
 from executor.cli.exits import Misuse
 from executor.model.invocation import InputFile
 from executor.model.limits import LIMIT_NAMES
@@ -29,7 +30,7 @@ class Stdin:
         if self._reader is not None:
             raise Misuse(f"{reader} and {self._reader} both read standard input; only one of them can")
         self._reader = reader
-        return sys.stdin.buffer.read()
+        return _bounded(reader, sys.stdin.buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +164,22 @@ def _content(option: str, local: str, stdin: Stdin) -> bytes:
     if local == "-":
         return stdin.read(option)
     try:
-        return Path(local).read_bytes()
+        with Path(local).open("rb") as file:
+            return _bounded(option, file)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Misuse(f"{option}: {local or 'an empty file name'} cannot be read: {reason}") from None
+
+
+def _bounded(option: str, source: BinaryIO) -> bytes:
+    """A device or a pipe may have no end."""
+    try:
+        content = source.read(MAX_FILES_BYTES + 1)
+    except OSError as error:
+        raise Misuse(f"{option}: cannot be read: {error.strerror}") from None
+    if len(content) > MAX_FILES_BYTES:
+        raise Misuse(f"{option}: there are more than {MAX_FILES_BYTES} bytes, which no call takes")
+    return content
 
 
 def utf8(option: str, content: bytes) -> str:

@@ -3,25 +3,50 @@
 rich is loaded only for a terminal, which makes every other start faster.
 """
 
+import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 from executor.cli.render import Line
 
 
 def prepare() -> None:
-    """A name that the locale cannot show is escaped; it must not end the program."""
+    """Both streams can be written afterwards, whatever the shell has left of them."""
+    _replace_closed()
+    # A name that the locale cannot show is escaped; it must not end the program.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:
             reconfigure(errors="backslashreplace")
 
 
+def _replace_closed() -> None:
+    """A descriptor that the shell has closed would be taken by the next file or socket, and be written to.
+
+    Of a closed stdin or stdout every use fails with EBADF, as in any other program; a closed stderr swallows.
+    """
+    sys.stdin = sys.stdin or _null(os.O_WRONLY, "r")
+    sys.stdout = sys.stdout or _null(os.O_RDONLY, "w")
+    sys.stderr = sys.stderr or _null(os.O_WRONLY, "w")
+
+
+def _null(access: int, mode: str) -> TextIO:
+    """On the lowest free descriptor, which is the closed one where these are opened in order."""
+    fd = os.open(os.devnull, access)
+    os.set_inheritable(fd, True)  # noqa: FBT003 - as the standard streams are
+    # Without a buffer, or what could not be written would be tried once more when the interpreter ends.
+    return io.TextIOWrapper(io.FileIO(fd, mode), encoding="utf-8", write_through=True)
+
+
 def out(text: str) -> None:
-    """`text` as it is; on a terminal the last line is ended."""
+    """`text` as it is; on a terminal the last line is ended. Nothing is no failure of a stream that is closed."""
+    if not text:
+        return
     sys.stdout.write(text)
-    if text and not text.endswith("\n") and sys.stdout.isatty():
+    if not text.endswith("\n") and sys.stdout.isatty():
         sys.stdout.write("\n")
     sys.stdout.flush()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from executor.cli import console
 from executor.cli.exits import Exit
+from executor.cli.interrupts import interrupts
 from executor.cli.render import DIM, Line, size, summary
 from executor.client import ExecutorClient
 from executor.model.errors import ErrorCode, Unavailable
@@ -48,6 +49,16 @@ CALLS = (
 
 async def demo() -> Exit:
     """OK where every outcome was the expected one. Raises Unavailable where the server does not start."""
+    calls = asyncio.create_task(_demo())
+    with interrupts(calls.cancel):  # the server has a session of its own, and would be left running
+        await asyncio.wait((calls,))
+    if calls.cancelled():
+        console.fault("interrupted")
+        return Exit.NOT_OK
+    return calls.result()
+
+
+async def _demo() -> Exit:
     degraded = sorted(missing_controllers())
     if degraded:
         console.note(
@@ -113,7 +124,7 @@ def _show(outcome: Outcome) -> None:
     for name, stream in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
         if stream.text:
             console.tell([Line(name, _short(stream.text, stream.total_bytes), DIM)])
-    console.tell(summary(outcome))
+    console.tell(line for line in summary(outcome) if line.label not in ("stdout", "stderr"))  # gone with the demo
 
 
 def _short(text: str, total_bytes: int) -> str:

@@ -182,7 +182,7 @@ def serve(
     state_dir: StateDir = None,
     allow_degraded: Degraded = None,
 ) -> int:
-    """Serve tool calls over gRPC until SIGTERM or Ctrl-C, which drains; a second one ends at once."""
+    """Serve tool calls over gRPC until SIGTERM, SIGHUP or Ctrl-C, which drains; a second one ends at once."""
     from executor.cli.serve import serve as command
 
     settings = _settings(config, listen=listen, catalogue=catalogue, state_dir=state_dir, allow_degraded=allow_degraded)

@@ -8,6 +8,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from executor.catalogue.catalogue import Catalogue
+from executor.ingress.messages import ReadInside
 from executor.ingress.needs import Executes, OutputReader, Unavailability
 from executor.ingress.registry import Registry
 from executor.ingress.service import HEARTBEAT_SECONDS, ExecutorService
@@ -71,7 +72,7 @@ class Server:
 
     async def start(self) -> None:
         """Raises Unavailable where an address is taken, Misconfigured where it cannot be used."""
-        self._server = server = grpc.aio.server(options=_OPTIONS)
+        self._server = server = grpc.aio.server(options=_OPTIONS, interceptors=(ReadInside(),))
         rpc.add_ExecutorServiceServicer_to_server(self._service, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)

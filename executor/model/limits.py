@@ -6,6 +6,7 @@ from executor.model.errors import ErrorCode, ErrorDetail, InvocationError, Viola
 
 KIB = 1024
 MIB = 1024 * KIB
+_TIB = 1024 * 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,25 @@ class Limits:
 LIMIT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(Limits))
 LEAST: dict[str, float] = {"memory_bytes": 4 * MIB, "open_files": 16, "cpu_cores": 0.01}
 """Below these no sandbox can be made, or it takes seconds; the others may be as low as they like."""
+MOST: dict[str, float] = {
+    "wall_seconds": 86_400,
+    "cpu_seconds": 86_400,
+    "cpu_cores": 4096,
+    "memory_bytes": 16 * _TIB,
+    "processes": 32_768,
+    "workspace_bytes": 16 * _TIB,
+    "workspace_inodes": 2**31,
+    "tmp_bytes": 16 * _TIB,
+    "tmp_inodes": 2**31,
+    "file_bytes": 16 * _TIB,
+    "open_files": 2**20,
+    "output_bytes": 1024 * MIB,
+    "text_bytes": MIB,
+    "artifact_count": 1024,
+    "artifact_bytes": 256 * MIB,
+}
+"""What a manifest may allow: what the kernel takes, and where the service itself holds it, what it can hold. The text
+of both streams, and all else of an outcome, must fit one message."""
 _WHOLE = frozenset(f.name for f in fields(Limits) if isinstance(f.default, int))
 
 
@@ -81,6 +101,6 @@ def _violation(name: str, value: float) -> Violation | None:
         return Violation(
             pointer=f"/limits/{name}",
             keyword="minimum",
-            message=f"{value!r} is below {LEAST[name]:g}, without which no sandbox can be made",
+            message=f"{value!r} is below {LEAST[name]}, without which no sandbox can be made",
         )
     return None

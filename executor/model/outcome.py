@@ -62,6 +62,8 @@ class Ran:
     isolation: Isolation
     report: RunReport | None
     """None where the call was cancelled."""
+    usage: Usage = field(default_factory=Usage)
+    """As far as it is known; the report's where there is one."""
     collection: Collection = field(default_factory=Collection)
 
 

@@ -43,6 +43,9 @@ _STOPS = {
 }
 _SIGNALS: dict[int, ErrorCode] = {signal.SIGXCPU: ErrorCode.CPU_LIMIT, signal.SIGXFSZ: ErrorCode.DISK_LIMIT}
 
+_NEARLY = 0.9
+"""The kernel counts processor time in ticks."""
+
 
 def classify(report: RunReport, tool: Tool, limits: Limits) -> Verdict:
     """`limits` are those in force for this run."""
@@ -108,7 +111,8 @@ def _stopped(report: RunReport, limits: Limits) -> _Finding:
 
 def _signalled(report: RunReport, limits: Limits) -> _Finding:
     number = report.signal or 0
-    if (code := _SIGNALS.get(number)) and not _sent_by_the_program_itself(code, report, limits):
+    code = _SIGNALS.get(number)
+    if code and not _contradicted(code, report, limits):
         return _finding(code, report, limits)
     starved = _starved(report, limits) if report.pids_refused or number == signal.SIGBUS else None
     if starved:  # SIGBUS is what a mapped file on a full tmpfs gives
@@ -116,14 +120,19 @@ def _signalled(report: RunReport, limits: Limits) -> _Finding:
     return _Finding(
         ErrorCode.CRASHED,
         f"The program was ended by signal {_signal_name(number)}, which no limit of ours sent.",
-        "Mend the program: look at stderr, and for native code, recursion or a signal that it sends to itself.",
+        wording.crash_suggestion(code, limits),
     )
 
 
-def _sent_by_the_program_itself(code: ErrorCode, report: RunReport, limits: Limits) -> bool:
-    """Where the kernel counted the tree's processor time, it was not used up."""
-    cpu_ms = report.usage.cpu_ms
-    return code is ErrorCode.CPU_LIMIT and cpu_ms is not None and cpu_ms < 900 * limits.cpu_seconds
+def _contradicted(code: ErrorCode, report: RunReport, limits: Limits) -> bool:
+    """Any program can send itself the signal of a limit; where the kernel counted, it knows whether one was met.
+
+    A file is in memory. The exception, a file with holes, is what the suggestion for a crash by this signal tells of.
+    """
+    used = report.usage
+    if code is ErrorCode.CPU_LIMIT:
+        return used.cpu_ms is not None and used.cpu_ms < _NEARLY * 1000 * limits.cpu_seconds
+    return used.peak_memory_bytes is not None and used.peak_memory_bytes < limits.file_bytes
 
 
 def _starved(report: RunReport, limits: Limits) -> _Finding | None:

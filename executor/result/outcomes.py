@@ -55,8 +55,20 @@ def conclude(
         stdout=streams[StreamName.STDOUT],
         stderr=streams[StreamName.STDERR],
         error=verdict.error if verdict else None,
-        usage=report.usage if report else Usage(),
+        usage=ran.usage,
         isolation=ran.isolation,
+    )
+
+
+def rounded(usage: Usage) -> Usage:
+    """To microseconds: no clock of ours tells more."""
+    return replace(
+        usage,
+        queue_ms=round(usage.queue_ms, 3),
+        setup_ms=round(usage.setup_ms, 3),
+        wall_ms=round(usage.wall_ms, 3),
+        teardown_ms=round(usage.teardown_ms, 3),
+        cpu_ms=None if usage.cpu_ms is None else round(usage.cpu_ms, 3),
     )
 
 

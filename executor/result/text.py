@@ -4,17 +4,15 @@ Whether something was left out is told by the fields `truncated`, `lossy` and `r
 courtesy to the reader: a program can print the same line, so no code may look for it.
 """
 
-from executor.model.limits import MIB
+from executor.model.limits import MOST
 from executor.model.outcome import Stream
 from executor.model.run import Excerpt
-from executor.result import neutral
+from executor.result import fit, neutral
+from executor.result.fit import Part
 
-MAX_TEXT_BYTES = 4 * MIB
-"""Of each stream, whatever a manifest says: both, and all else of an outcome, must fit one message."""
+MAX_TEXT_BYTES = MOST["text_bytes"]
 _SHORT_NOTICE = "[...]"
 _CUT_NOTICE = "[what came after this was dropped: the program wrote more than its output limit]"
-_BLOCK = 1024
-"""Characters that are looked at together, from the end of a text that may be much longer than what is shown."""
 _NEAR = 4
 """A line border is near where it gives up at most one `_NEAR`-th of the part."""
 
@@ -30,11 +28,12 @@ def present(excerpt: Excerpt, *, text_bytes: int, ref: str, dropped_bytes: int =
         return _with_cut_notice(excerpt, text_bytes, ref, dropped_bytes)
     if not excerpt.complete:
         return _abridged(neutral.decode_head(excerpt.head), neutral.decode_tail(excerpt.tail), excerpt, text_bytes, ref)
-    text = neutral.decode(excerpt.head + excerpt.tail)
-    if len(text) > 2 * text_bytes:  # two characters, `\\r\\n`, are shown in one byte, and no others in less
+    data = excerpt.head + excerpt.tail
+    text = neutral.decode(data)
+    if len(data) - data.count(b"\r\n") > text_bytes:  # nothing else is shown in fewer bytes than it has
         return _abridged(text, text, excerpt, text_bytes, ref)
-    shown = neutral.neutralise(text)
-    if len(shown.encode()) > text_bytes:
+    end, shown = fit.beginning(text, text_bytes)
+    if end < len(text):
         return _abridged(text, text, excerpt, text_bytes, ref)
     return Stream(
         text=shown,
@@ -74,14 +73,14 @@ def _abridged(head: str, tail: str, excerpt: Excerpt, text_bytes: int, ref: str)
     longest = _notice(total, total if excerpt.complete else None, total, ref)
     brief = len(longest) + 2 > text_bytes // 2
     room = max(0, text_bytes - len(_SHORT_NOTICE if brief else longest) - 2)
-    end = _line_end(head, _longest_prefix(head, room // 2))
-    start = _line_start(tail, _longest_suffix(tail, room - room // 2))
+    end, before = _to_line_end(fit.beginning(head, room // 2), head)
+    start, after = _from_line_start(fit.end(tail, room - room // 2), tail)
     left_bytes = total - neutral.source_bytes(head[:end]) - neutral.source_bytes(tail[start:])
     left_lines = head.count("\n", end, start) if excerpt.complete else None
     notice = _SHORT_NOTICE if brief else _notice(left_bytes, left_lines, total, ref)
-    text = _on_own_line(neutral.neutralise(head[:end]), notice)
-    if kept := neutral.neutralise(tail[start:]):
-        text = f"{text}\n{kept}"
+    text = _on_own_line(before, notice)
+    if after:
+        text = f"{text}\n{after}"
     return Stream(
         text=text if len(notice) <= text_bytes else "",
         total_bytes=total,
@@ -101,38 +100,15 @@ def _on_own_line(before: str, line: str) -> str:
     return f"{before}{border}{line}"
 
 
-def _longest_prefix(text: str, room: int) -> int:
-    """End of the longest beginning of `text` that is shown in `room` bytes."""
-    for piece in neutral.pieces(text):
-        shown = piece.shown.encode()
-        if len(shown) > room:
-            return piece.start + (len(shown[:room].decode(errors="ignore")) if piece.clean else 0)
-        room -= len(shown)
-    return len(text)
+def _to_line_end(part: Part, text: str) -> Part:
+    """A newline, and nothing else, is shown as a newline: the last of the text is the last of what is shown."""
+    border = text.rfind("\n", part.border - part.border // _NEAR, part.border)
+    return Part(border + 1, part.shown[: part.shown.rfind("\n") + 1]) if border >= 0 else part
 
 
-def _longest_suffix(text: str, room: int) -> int:
-    """Start of the longest end of `text` that is shown in `room` bytes."""
-    end = len(text)
-    while end:
-        start = neutral.border_before(text, end - _BLOCK)
-        for piece in reversed(list(neutral.pieces(text[start:end]))):
-            shown = piece.shown.encode()
-            if len(shown) > room:
-                kept = len(shown[len(shown) - room :].decode(errors="ignore")) if piece.clean else 0
-                return start + piece.end - kept
-            room -= len(shown)
-        end = start
-    return 0
-
-
-def _line_end(text: str, end: int) -> int:
-    border = text.rfind("\n", end - end // _NEAR, end)
-    return border + 1 if border >= 0 else end
-
-
-def _line_start(text: str, start: int) -> int:
+def _from_line_start(part: Part, text: str) -> Part:
+    start = part.border
     if start and text[start - 1] == "\n":
-        return start
+        return part
     border = text.find("\n", start, start + (len(text) - start) // _NEAR)
-    return border + 1 if border >= 0 else start
+    return Part(border + 1, part.shown[part.shown.find("\n") + 1 :]) if border >= 0 else part

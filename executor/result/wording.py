@@ -13,6 +13,20 @@ SUGGESTIONS = {
     ErrorCode.OUTPUT_LIMIT: "Print less, or write to a file below /workspace and collect it.",
 }
 
+_CRASH = "Mend the program: look at stderr, and for native code, recursion or a signal that it sends to itself."
+
+
+def crash_suggestion(signal_of: ErrorCode | None, limits: Limits) -> str:
+    """`signal_of`: the limit that the kernel uses the signal for, and that was not met."""
+    if signal_of is ErrorCode.CPU_LIMIT:
+        return "Mend the program: it sent itself this signal, or lowered its own processor time (ulimit -t)."
+    if signal_of is ErrorCode.DISK_LIMIT:
+        return (
+            "Mend the program: it sent itself this signal, lowered its own largest file (ulimit -f), or made a file "
+            f"with holes that is larger than {size(limits.file_bytes)} (file_bytes)."
+        )
+    return _CRASH
+
 
 def message(code: ErrorCode, report: RunReport, limits: Limits) -> str:
     """For the codes of `SUGGESTIONS`."""

@@ -5,12 +5,13 @@ task that runs the session is never cancelled itself.
 """
 
 import asyncio
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from executor.model.errors import InvocationCancelled
 from executor.model.outcome import Ran
-from executor.model.run import Collection, Process, SandboxSpec
+from executor.model.run import Collection, Process, SandboxSpec, Usage
 from executor.sandbox.contract import Backend, OnOutput
 
 T = TypeVar("T")
@@ -44,13 +45,17 @@ async def run(  # noqa: PLR0913 - the six things that make a session
     cancelled: asyncio.Event,
 ) -> Ran:
     """Raises InvocationError(SANDBOX_UNAVAILABLE), and InvocationCancelled where no sandbox was made yet."""
+    began = time.monotonic()
     sandbox = await unless(cancelled, backend.open(spec))
+    started = time.monotonic()
     try:
         report = await unless(cancelled, sandbox.run(process, on_output))
         own = [file.path for file in process.files if file.internal]
         collection = await sandbox.collect(collect, own) if collect else Collection()
-        return Ran(isolation=sandbox.isolation, report=report, collection=collection)
+        return Ran(isolation=sandbox.isolation, report=report, usage=report.usage, collection=collection)
     except InvocationCancelled:
-        return Ran(isolation=sandbox.isolation, report=None)
+        now = time.monotonic()
+        usage = Usage(setup_ms=1000 * (started - began), wall_ms=1000 * (now - started))
+        return Ran(isolation=sandbox.isolation, report=None, usage=usage)
     finally:
         await sandbox.close()

@@ -1,10 +1,13 @@
 """Log records: one line each, on stderr, whatever stands in their values. Standard output belongs to results.
 
+Nobody waits for a record to be written: a reader of stderr who has stopped reading must not stop the service.
+
 Every logger of the package hangs below the standard library's, so that a program that embeds us keeps the say over its
 own logs, and nothing is printed before `configure`. Arguments and output of tools are never logged: they have no bound
 and may hold what the caller would not show to the operator.
 """
 
+import atexit
 import logging
 import re
 import sys
@@ -17,6 +20,10 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from executor.model.outcome import Outcome
+from executor.telemetry.lines import Lines
+
+FLUSH_SECONDS = 1.0
+"""For what is not yet written when the process ends."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -26,25 +33,29 @@ class LogForm(StrEnum):
     CONSOLE = "console"
 
 
-def configure(form: LogForm, *, level: int = logging.INFO) -> None:
-    """Once per process, before anything is logged: ours and the libraries' records go to stderr in this form."""
+def configure(form: LogForm, *, level: int = logging.INFO) -> Lines:
+    """Once per process, before anything is logged: ours and the libraries' records go to stderr in this form.
+
+    Gives the lines of stderr, for what is to be said between the records.
+    """
     form_of: dict[LogForm, list[Processor]] = {
         LogForm.JSON: [structlog.processors.JSONRenderer()],
         LogForm.CONSOLE: [_on_one_line, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())],
     }
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder()],
-            processors=[
-                _origin,
-                ProcessorFormatter.remove_processors_meta,
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-                structlog.processors.format_exc_info,
-                *form_of[form],
-            ],
-        )
+    formatter = ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.ExtraAdder()],
+        processors=[
+            _origin,
+            ProcessorFormatter.remove_processors_meta,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            *form_of[form],
+        ],
     )
+    lines = Lines(sys.stderr.fileno(), lambda count: formatter.format(_left_out(count)) + "\n")
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(formatter)
+    atexit.register(lines.close, FLUSH_SECONDS)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -54,6 +65,7 @@ def configure(form: LogForm, *, level: int = logging.INFO) -> None:
         wrapper_class=BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
+    return lines
 
 
 def logger(name: str) -> BoundLogger:
@@ -79,6 +91,11 @@ def log_outcome(log: BoundLogger, outcome: Outcome, elapsed_ms: float) -> None:
         "ms": round(elapsed_ms, 1),
     }
     log.info("invocation ended", **{name: value for name, value in record.items() if value is not None})
+
+
+def _left_out(count: int) -> logging.LogRecord:
+    said = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": "log lines left out"}
+    return logging.makeLogRecord({**said, "count": count, "reason": "stderr was not read"})
 
 
 def _origin(_: WrappedLogger, __: str, event: EventDict) -> EventDict:

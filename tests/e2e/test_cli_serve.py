@@ -1,13 +1,18 @@
 """`executor serve` as an operator starts and stops it."""
 
+import asyncio
+import fcntl
 import json
 import signal
 import stat
 import subprocess
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
+from executor.client import ExecutorClient
+from executor.model.errors import ErrorCode
 from tests.support.cli import EXECUTOR, environment, eventually, is_running
 
 
@@ -61,14 +66,35 @@ def test_tools_and_outputs_are_read_from_it(env):
         assert b"\nshell\t" in subprocess.run(words, capture_output=True, env=env, check=True).stdout
 
 
-def test_sigterm_lets_a_running_call_end_and_then_exits_with_0(env):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_lets_a_running_call_end_and_then_exits_with_0(env, number, tmp_path):
     with serving(env) as (server, (address,)):
         call = run(env, address, "shell", "-a", "command=sleep 2.0731; echo done")
         eventually(lambda: is_running("sleep", "2.0731"), "the tool runs")
-        server.send_signal(signal.SIGTERM)
+        server.send_signal(number)
         status, outcome = ended(call)
         assert (status, outcome["stdout"]["text"]) == (0, "done\n")
         assert server.wait(30) == 0
+    assert not list((tmp_path / "state/outputs").glob("tmp-*"))
+
+
+def test_a_reader_of_its_log_who_stops_reading_holds_up_no_call_and_no_drain(env):
+    with serving(env) as (server, (address,)):
+        fcntl.fcntl(server.stderr, fcntl.F_SETPIPE_SZ, 4096)
+        for _ in range(2):  # the log of a hundred calls is more than the pipe holds
+            asyncio.run(refused_calls(address, 60))
+        call = run(env, address, "shell", "-a", "command=sleep 1.0917; echo done")
+        eventually(lambda: is_running("sleep", "1.0917"), "the tool runs")
+        server.send_signal(signal.SIGTERM)
+        status, outcome = ended(call)
+        assert (status, outcome["stdout"]["text"]) == (0, "done\n")
+        assert server.wait(20) == 0
+
+
+async def refused_calls(address, count):
+    async with ExecutorClient(address) as client:
+        outcomes = [await client.execute("nothing", {}, timeout_seconds=10) for _ in range(count)]
+    assert {outcome.error.code for outcome in outcomes} == {ErrorCode.UNKNOWN_TOOL}
 
 
 def test_a_second_signal_cancels_what_runs_at_once(env):
@@ -117,3 +143,16 @@ def test_an_address_that_is_taken_gives_3(env):
         ran = subprocess.run(words, capture_output=True, text=True, env=env, check=False, timeout=60)
     assert ran.returncode == 3
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_demo_that_is_ended_takes_its_server_with_it(env, number):
+    with subprocess.Popen([EXECUTOR, "demo"], stderr=subprocess.PIPE, text=True, env=env) as demo:
+        assert next(line for line in demo.stderr if line.startswith("Python"))  # the server is ready
+        started = psutil.Process(demo.pid).children(recursive=True)
+        demo.send_signal(number)
+        told = demo.stderr.read()
+    assert demo.returncode == 1
+    assert told.endswith("executor: interrupted\n")
+    assert started
+    assert psutil.wait_procs(started, timeout=30)[1] == []

@@ -10,6 +10,7 @@ from executor.client import ExecutorClient
 from executor.model.outcome import Outcome, State
 from tests.security import serving
 from tests.security.serving import Server
+from tests.support.hosts import allowance
 
 IN_FLIGHT = 8
 PROBLEMS: dict[str, dict[str, str]] = read_problems()
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(180)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory = tmp_path_factory.mktemp("server")
     (directory / "catalogue").mkdir()
-    server = serving.start(directory, directory / "catalogue")
+    server = serving.start(directory, directory / "catalogue", environment=allowance())
     try:
         yield server
     finally:

@@ -19,6 +19,7 @@ from executor.model.outcome import Outcome, State
 from tests.security import serving, world
 from tests.security.memory import growth
 from tests.security.serving import Server
+from tests.support.hosts import need_every_limit
 
 CALLS = 1000
 WARM_CALLS = 60
@@ -78,6 +79,7 @@ Call = Callable[[ExecutorClient], Awaitable[None]]
 @pytest.fixture(params=["2", "0"], ids=["parked sandboxes", "none parked"])
 def server(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Server]:
     """Without parked sandboxes, none is left out of the census."""
+    need_every_limit()
     directory = tmp_path_factory.mktemp("server")
     (directory / "catalogue").mkdir()
     server = serving.start(directory, directory / "catalogue", environment={"EXECUTOR_POOL_SIZE": request.param})

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from executor.client import DeadlinePassed, ExecutorClient, InputFile, State
-from executor.model.errors import BadRequest, ErrorCode
+from executor.model.errors import BadRequest, EffectState, ErrorCode
 from executor.model.events import Accepted, Ended, Heartbeat, Output, Started
 from executor.model.outcome import Outcome
 from executor.model.run import StreamName
@@ -207,3 +207,20 @@ async def test_fifty_clients_at_once_all_get_their_own_answer(served: Served) ->
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         calls = [group.create_task(one(number)) for number in range(50)]
     assert [call.result() for call in calls] == [f"{number}\n" for number in range(50)]
+
+
+async def test_a_call_that_waits_for_a_slot_is_told_before_its_deadline_that_nothing_ran(
+    served: Served, client: ExecutorClient
+) -> None:
+    """As many callers as there are slots keep them; the next one has a second."""
+    keeping = [asyncio.create_task(client.execute("sleep", {"seconds": 15})) for _ in range(8)]
+    await served.until(lambda: served.backend.open_count == 8)
+    outcome = await client.execute("echo", {"text": "late"}, timeout_seconds=1)
+    assert outcome.error is not None
+    assert (outcome.error.code, outcome.error.effect) == (ErrorCode.TIMEOUT, EffectState.NONE)
+    assert outcome.error.retryable
+    assert "nothing ran" in outcome.error.message
+    assert served.backend.opened_count == 8
+    for call in keeping:
+        call.cancel()
+    await asyncio.wait(keeping)

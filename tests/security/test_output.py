@@ -283,7 +283,7 @@ async def test_output_larger_than_a_message_is_stored_behind_a_ref(caller: Calle
     assert grown.peak_bytes <= 20 * MIB
 
 
-async def test_text_that_a_manifest_allows_and_no_message_holds_is_cut_and_stored(caller: Caller) -> None:
+async def test_the_most_text_that_a_manifest_may_allow_fits_a_message(caller: Caller) -> None:
     """Probe 89: result larger than gRPC limit."""
     code = 'import sys\nfor stream in (sys.stdout, sys.stderr): stream.write("x" * (14 << 20))'
 

@@ -13,7 +13,7 @@ import grpc
 import psutil
 import pytest
 
-from executor.client import DeadlinePassed, ExecutorClient
+from executor.client import ExecutorClient
 from executor.model.errors import BadRequest, ErrorClass, ErrorCode
 from executor.model.invocation import InputFile
 from executor.model.limits import LEAST, LIMIT_NAMES, Limits
@@ -223,8 +223,11 @@ async def test_a_deadline_that_passes_in_the_queue_starts_nothing(caller: Caller
             await stack.enter_async_context(caller.running(SLEEP, b"ready"))
         before = set(sandboxes(server))
 
-        with pytest.raises(DeadlinePassed):
-            await caller.client.execute("shell", {"command": "sleep 60"}, timeout_seconds=0.3)
+        for timeout_seconds in (0.3, 1.0):
+            outcome = await caller.client.execute("shell", {"command": "sleep 60"}, timeout_seconds=timeout_seconds)
+            assert outcome.error is not None
+            assert (outcome.error.code, outcome.error.retryable) == (ErrorCode.TIMEOUT, True)
+            assert "nothing ran" in outcome.error.message
 
         assert set(sandboxes(server)) == before
 

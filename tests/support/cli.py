@@ -12,6 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.hosts import allowance
+
 EXECUTOR = str(Path(sys.executable).with_name("executor"))
 PATIENCE_SECONDS = 30.0
 _OWN_TERMINAL = (
@@ -21,7 +23,13 @@ _OWN_TERMINAL = (
 
 def environment(state_dir: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EXECUTOR_")}
-    return {**kept, "EXECUTOR_STATE_DIR": str(state_dir), "XDG_RUNTIME_DIR": str(state_dir.parent), **more}
+    return {
+        **kept,
+        **allowance(),
+        "EXECUTOR_STATE_DIR": str(state_dir),
+        "XDG_RUNTIME_DIR": str(state_dir.parent),
+        **more,
+    }
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:

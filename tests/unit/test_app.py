@@ -59,6 +59,21 @@ async def test_a_state_directory_that_cannot_be_used_is_refused_before_the_backe
     assert not backend._started
 
 
+def test_a_state_directory_may_be_deep_and_only_the_last_is_ours_alone(tmp_path):
+    deep = tmp_path / "/".join("a" * 1500)
+    app.prepare_state_dir(deep)
+    assert deep.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a").stat().st_mode & 0o077
+    subprocess.run(["/bin/rm", "-rf", str(tmp_path / "a")], check=True)  # pytest's own removal goes too deep
+
+
+@pytest.mark.parametrize("name", ["file", "file/x/y", "n" * 300, "/".join("a" * 3000)])
+def test_a_state_directory_that_cannot_be_made_is_refused_by_name(tmp_path, name):
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="cannot be made"):
+        app.prepare_state_dir(tmp_path / name)
+
+
 def test_a_state_directory_that_this_user_may_not_write_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)
     with pytest.raises(Unavailable, match="cannot be written by this user"):

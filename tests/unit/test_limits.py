@@ -3,7 +3,7 @@ import math
 import pytest
 
 from executor.model.errors import ErrorCode, InvocationError
-from executor.model.limits import LEAST, LIMIT_NAMES, Limits
+from executor.model.limits import LEAST, LIMIT_NAMES, MOST, Limits
 
 
 def test_every_default_is_positive_and_finite():
@@ -41,6 +41,7 @@ def test_less_than_a_sandbox_needs_is_refused_naming_the_least(name):
         Limits().lowered_by({name: LEAST[name] * 0.9})
     [violation] = caught.value.detail.violations
     assert (violation.pointer, violation.keyword) == (f"/limits/{name}", "minimum")
+    assert f" {LEAST[name]}," in violation.message
     assert getattr(Limits().lowered_by({name: LEAST[name]}), name) == LEAST[name]
 
 
@@ -52,3 +53,14 @@ def test_every_wrong_limit_is_named_at_once():
     with pytest.raises(InvocationError) as caught:
         Limits().lowered_by({"memory": 5, "processes": 0})
     assert [v.pointer for v in caught.value.detail.violations] == ["/limits/memory", "/limits/processes"]
+
+
+def test_every_default_and_every_least_is_within_the_most_that_a_manifest_may_allow():
+    assert set(MOST) == set(LIMIT_NAMES)
+    assert set(LEAST) <= set(LIMIT_NAMES)
+    assert all(LEAST.get(name, 0) < getattr(Limits(), name) <= most < 2**63 for name, most in MOST.items())
+
+
+@pytest.mark.parametrize("name", LIMIT_NAMES)
+def test_more_than_a_manifest_may_allow_is_still_clamped_to_the_tools_own(name):
+    assert Limits().lowered_by({name: MOST[name] * 2}) == Limits()

@@ -118,9 +118,9 @@ class Capacity(Slots):
         self.steps = steps
 
     @asynccontextmanager
-    async def slot(self, principal, tool, cancelled):
+    async def slot(self, principal, tool, cancelled, deadline=None):
         self.steps.append("capacity")
-        async with super().slot(principal, tool, cancelled) as queue_ms:
+        async with super().slot(principal, tool, cancelled, deadline) as queue_ms:
             yield queue_ms
             self.steps.append("released")
 

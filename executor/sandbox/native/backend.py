@@ -105,9 +105,11 @@ class NativeBackend:
     def _refuse_what_is_not_allowed(self) -> None:
         refused = {name: why for name, why in self._missing.items() if name not in self._settings.allow_degraded}
         if refused:
-            reasons = "; ".join(f"{name}: {why} ({DEGRADABLE[name][1]})" for name, why in refused.items())
+            reasons = "; ".join(dict.fromkeys(refused.values()))
+            remedies = "; ".join(dict.fromkeys(DEGRADABLE[name][1] for name in refused))
             raise Unavailable(
-                f"this host cannot enforce {', '.join(refused)}. {reasons}. To run without, allow it by name: "
+                f"this host does not let this user limit {', '.join(refused)} of a process tree: {reasons}. To mend "
+                f"it, {remedies}. To run without, allow it by name: "
                 + " ".join(f"--allow-degraded {name}" for name in refused)
             )
 
@@ -199,7 +201,7 @@ class NativeBackend:
         return Rlimits(
             open_files=limits.open_files,
             file_bytes=limits.file_bytes,
-            address_space_bytes=limits.memory_bytes if "memory" in self._missing else 0,
+            data_bytes=limits.memory_bytes if "memory" in self._missing else 0,
             processes=limits.processes + 1 if "pids" in self._missing else 0,
             cpu_seconds=max(1, int(limits.cpu_seconds)) if "cpu" in self._missing else 0,
         )

@@ -56,7 +56,7 @@ def locate(name: str) -> tuple[tuple[Hierarchy, ...], dict[str, str]]:
     own = cgroup_mounts.groups(Path("/proc/self/cgroup").read_text())
     for mount in cgroup_mounts.mounted(Path("/proc/self/mountinfo").read_text()):
         have = {controller for one in found for controller in one.controllers}
-        wanted = tuple(c for c in _controllers(mount) if c in WANTED + COUNTED and c not in have)
+        wanted = tuple(c for c in WANTED + COUNTED if c in _controllers(mount) and c not in have)
         if not wanted:
             continue
         place = _place(mount, own, f"{name}-{_pid_namespace()}", wanted)
@@ -84,7 +84,8 @@ def _place(mount: Mounted, own: Mapping[str, str], name: str, wanted: tuple[str,
         return Place(base=None, refused=dict.fromkeys(wanted, reason))
     if mount.version == 1:
         return _v1_place(mount, own.get(wanted[0], "/"), name, wanted)
-    return delegation.make_place(mount.point, mount.group(own.get("", "/")), name, wanted)
+    here = mount.group(own.get("", "/"))
+    return delegation.make_place(mount.point, here, name, wanted, as_root=os.geteuid() == 0)
 
 
 def _v1_place(mount: Mounted, own: str, name: str, wanted: tuple[str, ...]) -> Place:

@@ -16,6 +16,8 @@ from pathlib import Path
 LEAF = "executor-server"
 ATTEMPTS = 20
 """Each one is undone only by a process that is born, or a server that starts or stops, in the same instant."""
+_UNDONE = (errno.EBUSY, errno.ENOENT, errno.EEXIST, errno.ENODEV, errno.EOPNOTSUPP)
+"""What the kernel says where that has happened."""
 _UNITS = (".service", ".scope", ".slice")
 
 
@@ -28,10 +30,10 @@ class Place:
     """Controllers that groups in `base` do not have, with the reason."""
 
 
-def make_place(point: Path, here: Path | None, name: str, wanted: tuple[str, ...]) -> Place:
+def make_place(point: Path, here: Path | None, name: str, wanted: tuple[str, ...], *, as_root: bool) -> Place:
     """A group `name` with all of `wanted`, or else with most. `here` is the group of this process below `point`."""
     places = []
-    for parent in candidates(point, here):
+    for parent in candidates(point, here, as_root=as_root):
         places.append(_place_in(parent, name, wanted))
         if not places[-1].refused:
             break
@@ -39,7 +41,8 @@ def make_place(point: Path, here: Path | None, name: str, wanted: tuple[str, ...
     best = min(places, key=lambda place: len(place.refused), default=nowhere)
     for place in places:
         if place.base and place is not best:
-            remove_place(place.base)
+            with contextlib.suppress(OSError):  # the next start sweeps what is left
+                remove_place(place.base)
     return best
 
 
@@ -50,32 +53,43 @@ def remove_place(base: Path) -> None:
     move_back(base.parent)
 
 
-def candidates(point: Path, here: Path | None) -> list[Path]:
+def candidates(point: Path, here: Path | None, *, as_root: bool) -> list[Path]:
     """Groups in which groups may be made, the best one first."""
     found = []
-    if here and _given(own := _delegated_to_us(here), point):
+    if here and _given(own := _whole(here), point, as_root=as_root):
         found.append(own)
-    if os.geteuid() == 0 and point not in found:
+    if as_root and point not in found:
         found.append(point)
     return found
 
 
-def _delegated_to_us(here: Path) -> Path:
-    """The group that `here` is a part of: a server moves into a part, and so does systemd with DelegateSubgroup=."""
+def _whole(here: Path) -> Path:
+    """The group that `here` is a part of: a server moves into a part, and systemd starts it in one with
+    DelegateSubgroup=.
+    """
     if here.name == LEAF or (not here.name.endswith(_UNITS) and not _is_marked(here) and _is_marked(here.parent)):
         return here.parent
     return here
 
 
-def _given(group: Path, point: Path) -> bool:
-    """An ordinary user can write only to what was given to it. Root can everywhere, and must be told: by systemd, or by
-    a container that shows it no more than its own group.
+def _given(group: Path, point: Path, *, as_root: bool) -> bool:
+    """An ordinary user can write only to what was given to it, or to its systemd. Root can everywhere, and must be
+    told: by systemd, or by a container that shows it no more than its own group.
     """
     if _is_root(group):
         return False
-    if os.geteuid() != 0:
-        return all(os.access(group / file, os.W_OK) for file in ("", "cgroup.procs", "cgroup.subtree_control"))
-    return _is_marked(group) or group == point
+    if as_root:
+        return _is_marked(group) or group == point
+    writable = all(os.access(group / file, os.W_OK) for file in ("", "cgroup.procs", "cgroup.subtree_control"))
+    return writable and not _is_kept_by_systemd(group, point)
+
+
+def _is_kept_by_systemd(group: Path, point: Path) -> bool:
+    """A unit without Delegate=yes: systemd may end it as a whole when the kernel kills one sandbox for its memory.
+    Before systemd 251 an ordinary user's units are not marked, and cannot be told apart.
+    """
+    above = [parent for parent in group.parents if parent.is_relative_to(point)]
+    return group.name.endswith(_UNITS) and not _is_marked(group) and any(map(_is_marked, above))
 
 
 def _is_root(group: Path) -> bool:
@@ -99,50 +113,66 @@ def _not_given(point: Path, here: Path | None) -> str:
 
 def _place_in(parent: Path, name: str, wanted: tuple[str, ...]) -> Place:
     base = parent / name
-    reason = ""
+    refused: dict[str, str] = {}
     for _ in range(ATTEMPTS):
-        refused = {controller: why for controller in wanted if (why := _pass_on(parent, controller))}
+        refused = _pass_on(parent, wanted)
         granted = [controller for controller in wanted if controller not in refused]
         if not granted:
-            move_back(parent)
-            return Place(base=None, refused=refused)
+            break
         try:
             base.mkdir()
-            for controller in granted:
-                (base / "cgroup.subtree_control").write_text(f"+{controller}")
+            _switch(base, "+", granted)
         except OSError as error:
-            reason = f"{parent}: {error.strerror}"
+            refused = dict.fromkeys(wanted, f"{parent}: {error.strerror}")
             with contextlib.suppress(OSError):
                 base.rmdir()
-            if error.errno != errno.ENOENT:  # a server that stopped took the controllers away again
+            if error.errno not in _UNDONE:
                 break
         else:
             return Place(base=base, refused=refused)
     move_back(parent)
-    return Place(base=None, refused=dict.fromkeys(wanted, reason))
+    return Place(base=None, refused=refused)
 
 
-def _pass_on(group: Path, controller: str) -> str:
-    """Gives `controller` to the groups in `group`; empty where that succeeded, otherwise why not."""
+def _pass_on(group: Path, wanted: tuple[str, ...]) -> dict[str, str]:
+    """Gives `wanted` to the groups in `group`; returns those that it could not give, with the reason."""
+    try:
+        own = _words(group / "cgroup.controllers")
+    except OSError as error:
+        return dict.fromkeys(wanted, f"{group}: {error.strerror}")
+    refused = {controller: f"{group} has no {controller} controller" for controller in wanted if controller not in own}
+    granted = [controller for controller in wanted if controller in own]
+    if granted and _enable(group, granted):  # one that cannot be had must not cost us the others
+        refused |= {controller: why for controller in granted if (why := _enable(group, [controller]))}
+    return refused
+
+
+def _enable(group: Path, controllers: list[str]) -> str:
+    """Empty where it succeeded, otherwise why not."""
     reason = ""
     for _ in range(ATTEMPTS):
         try:
-            if controller not in _words(group / "cgroup.controllers"):
-                return f"{group} was not given the {controller} controller"
-            if controller in _words(group / "cgroup.subtree_control"):
-                return ""
             if not _is_root(group):
                 _move(_words(group / "cgroup.procs"), group / LEAF)
-            (group / "cgroup.subtree_control").write_text(f"+{controller}")
+            enabled = _words(group / "cgroup.subtree_control")
+            _switch(group, "+", [controller for controller in controllers if controller not in enabled])
         except OSError as error:
             reason = f"{group}: {error.strerror}"
             if error.errno == errno.EBUSY:
                 reason = f"{group} has processes that cannot be moved out of the way"
-            elif error.errno != errno.ENOENT:  # a server that stopped took the leaf away again
+            if error.errno not in _UNDONE:
                 break
         else:
             return ""
     return reason
+
+
+def _switch(group: Path, sign: str, controllers: Iterable[str]) -> None:
+    """All in one write, which the kernel does as a whole or not at all: with pids and cpu alone, a group can be filled
+    again, and is then of the kind that is never given memory.
+    """
+    if change := " ".join(sign + controller for controller in controllers):
+        (group / "cgroup.subtree_control").write_text(change)
 
 
 def move_back(group: Path) -> None:
@@ -151,9 +181,8 @@ def move_back(group: Path) -> None:
     with contextlib.suppress(OSError):
         if not leaf.is_dir() or any(entry.is_dir() and entry != leaf for entry in group.iterdir()):
             return
-        if enabled := _words(group / "cgroup.subtree_control"):
-            # Refused by the kernel where a server has just started: its group has them enabled too.
-            (group / "cgroup.subtree_control").write_text(" ".join(f"-{controller}" for controller in enabled))
+        # Refused by the kernel where a server has just started: its group has them enabled too.
+        _switch(group, "-", _words(group / "cgroup.subtree_control"))
         _move(_words(leaf / "cgroup.procs"), group)
         leaf.rmdir()
 

@@ -56,8 +56,8 @@ class LauncherPlan:
 class Rlimits:
     open_files: int
     file_bytes: int
-    address_space_bytes: int = 0
-    """0 where the cgroup holds the memory."""
+    data_bytes: int = 0
+    """Of private memory; 0 where the cgroup holds the memory."""
     processes: int = 0
     """0 where the cgroup holds the number of processes."""
     cpu_seconds: int = 0

@@ -26,8 +26,8 @@ def apply(wanted: Rlimits) -> None:
         resource.RLIMIT_RTPRIO: 0,
         resource.RLIMIT_NICE: 0,
     }
-    if wanted.address_space_bytes:
-        limits[resource.RLIMIT_AS] = wanted.address_space_bytes
+    if wanted.data_bytes:
+        limits[resource.RLIMIT_DATA] = wanted.data_bytes  # not the address space: node reserves gigabytes of that
     if wanted.processes:
         limits[resource.RLIMIT_NPROC] = wanted.processes
     if wanted.cpu_seconds:

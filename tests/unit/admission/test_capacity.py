@@ -1,9 +1,10 @@
 import asyncio
+import time
 
 import pytest
 
 from executor.admission.capacity import Slots
-from executor.model.errors import ErrorCode, InvocationCancelled, InvocationError
+from executor.model.errors import EffectState, ErrorCode, InvocationCancelled, InvocationError
 from executor.model.invocation import LOCAL
 from executor.model.limits import Limits
 from executor.model.tool import Command, Effect, Policy, Tool
@@ -25,13 +26,14 @@ def a_tool(name="shell", concurrency=16):
 class Caller:
     """Holds a slot until told to let go."""
 
-    def __init__(self, capacity, tool):
+    def __init__(self, capacity, tool, deadline=None):
+        self.deadline = deadline
         self.cancelled, self.let_go, self.inside = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.queue_ms = None
         self.task = asyncio.ensure_future(self._run(capacity, tool))
 
     async def _run(self, capacity, tool):
-        async with capacity.slot(LOCAL, tool, self.cancelled) as self.queue_ms:
+        async with capacity.slot(LOCAL, tool, self.cancelled, self.deadline) as self.queue_ms:
             self.inside.set()
             await self.let_go.wait()
 
@@ -172,3 +174,55 @@ async def test_many_calls_never_hold_more_than_the_slots():
         for _ in range(60):
             group.create_task(call())
     assert (inside, most) == (0, 3)
+
+
+@pytest.mark.parametrize("seconds", [0.12, 0.03, 0.0, -1.0])
+async def test_a_call_whose_deadline_comes_first_ends_in_time_and_nothing_ran(seconds):
+    capacity = slots()
+    first = Caller(capacity, a_tool())
+    await first.inside.wait()
+    deadline = time.monotonic() + seconds
+    late = Caller(capacity, a_tool(), deadline)
+    with pytest.raises(InvocationError) as caught:
+        await late.task
+    assert seconds < 0.1 or time.monotonic() < deadline
+    detail = caught.value.detail
+    assert (detail.code, detail.effect, detail.retryable) == (ErrorCode.TIMEOUT, EffectState.NONE, True)
+    assert "a slot came free; nothing ran" in detail.message
+    assert detail.retry_after_ms >= 100
+    assert not late.inside.is_set()
+    third = Caller(capacity, a_tool())
+    await first.end()
+    await third.inside.wait()
+    await third.end()
+
+
+async def test_a_deadline_beyond_the_queues_own_bound_changes_nothing():
+    capacity = slots(timeout=0.01)
+    first = Caller(capacity, a_tool())
+    await first.inside.wait()
+    with pytest.raises(InvocationError) as caught:
+        await Caller(capacity, a_tool(), time.monotonic() + 60).task
+    assert caught.value.detail.code is ErrorCode.OVERLOADED
+    await first.end()
+
+
+async def test_a_slot_that_comes_free_before_the_deadline_is_taken():
+    capacity = slots()
+    first = Caller(capacity, a_tool())
+    await first.inside.wait()
+    second = Caller(capacity, a_tool(), time.monotonic() + 20)
+    await settle()
+    await first.end()
+    await second.inside.wait()
+    await second.end()
+
+
+async def test_a_call_whose_tool_is_at_its_own_bound_is_held_to_its_deadline_too():
+    capacity = slots(count=4)
+    first = Caller(capacity, a_tool(concurrency=1))
+    await first.inside.wait()
+    with pytest.raises(InvocationError) as caught:
+        await Caller(capacity, a_tool(concurrency=1), time.monotonic() + 0.06).task
+    assert caught.value.detail.code is ErrorCode.TIMEOUT
+    await first.end()

@@ -145,3 +145,84 @@ def test_sqlite_takes_a_trigger_as_one_statement(run):
 
 def test_sqlite_with_nothing_to_show_gives_no_rows(run):
     assert json.loads(run("sqlite", sql="CREATE TABLE t (n); -- nothing").stdout)["rows"] == []
+
+
+ESCAPES = [
+    "ATTACH 'other.db' AS y; DELETE FROM y.orders",
+    "attach database 'file:other.db?mode=rwc' AS y; DELETE FROM y.orders",
+    "ATTACH 'oth' || 'er.db' AS y; DELETE FROM y.orders",
+    "ATTACH 'made.db' AS y; CREATE TABLE y.t (n)",
+    "ATTACH ':memory:' AS y",
+    "ATTACH '' AS y",
+    "DETACH main",
+    "VACUUM INTO 'made.db'",
+    "VACUUM main INTO 'file:made.db'",
+    "/* a */ -- b\n ATTACH 'other.db' AS y",
+    "PRAGMA Query_Only = 0",
+    "PRAGMA main.query_only(0)",
+    "PRAGMA writable_schema = 1",
+    "PRAGMA writable_schema = RESET",
+    "PRAGMA temp_store_directory = '.'",
+    "PRAGMA data_store_directory = '.'",
+    "SELECT load_extension('other.db')",
+    "SELECT LOAD_EXTENSION('other.db', 'main')",
+]
+
+
+@pytest.mark.parametrize("sql", ESCAPES)
+@pytest.mark.parametrize("given", [True, False])
+def test_sqlite_keeps_to_its_one_database(run, shop, tmp_path, sql, given):
+    shutil.copy(tmp_path / shop, tmp_path / "other.db")
+    before = (tmp_path / shop).read_bytes()
+    done = run("sqlite", sql=sql, **({"database": shop} if given else {}))
+    assert (done.returncode, done.stdout) == (65, b"")
+    assert done.stderr.startswith(b"statement 1: ")
+    assert b"Traceback" not in done.stderr
+    assert {f.name for f in tmp_path.iterdir()} == {shop, "other.db", ".sqlite.py", ".sqlite.sql"}
+    assert {(tmp_path / name).read_bytes() for name in (shop, "other.db")} == {before}
+
+
+def test_sqlite_says_what_it_does_not_allow(run):
+    assert b"ATTACH, DETACH and VACUUM may not be used" in run("sqlite", sql="ATTACH 'a.db' AS a").stderr
+    assert b"PRAGMA writable_schema = ... may not be used" in run("sqlite", sql="PRAGMA writable_schema=1").stderr
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "PRAGMA user_version = 7",
+        "PRAGMA journal_mode = WAL; CREATE TABLE x (n)",
+        "BEGIN EXCLUSIVE; DELETE FROM orders",
+        "COMMIT; DELETE FROM orders",
+        "ANALYZE",
+        "DROP TABLE orders",
+        "ALTER TABLE orders RENAME TO x",
+        "VACUUM",
+        "DELETE FROM sqlite_schema",
+    ],
+)
+def test_sqlite_leaves_every_byte_of_an_input_file_as_it_was(run, shop, tmp_path, sql):
+    before = (tmp_path / shop).read_bytes()
+    done = run("sqlite", sql=sql, database=shop)
+    assert done.returncode in {65, 77}
+    assert b"Traceback" not in done.stderr
+    assert (tmp_path / shop).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("PRAGMA table_info(orders)", [[0, "city", "TEXT", 0, None, 0], [1, "price", "REAL", 0, None, 0]]),
+        ("SELECT name FROM pragma_table_info('orders')", [["city"], ["price"]]),
+        ("PRAGMA query_only", [[0]]),
+        ("CREATE TEMP TABLE x AS SELECT * FROM orders; SELECT count(*) FROM x", [[2]]),
+        ("PRAGMA integrity_check(1)", [["ok"]]),
+    ],
+)
+def test_sqlite_still_answers_what_only_reads(run, shop, sql, rows):
+    assert json.loads(run("sqlite", sql=sql, database=shop).stdout)["rows"] == rows
+
+
+def test_sqlite_in_memory_may_change_its_own_settings(run):
+    sql = "PRAGMA foreign_keys = ON; CREATE TABLE t (n); DROP TABLE t; PRAGMA foreign_keys"
+    assert json.loads(run("sqlite", sql=sql).stdout)["rows"] == [[1]]

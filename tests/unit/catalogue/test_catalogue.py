@@ -1,3 +1,5 @@
+import os
+import socket
 from dataclasses import replace
 
 import pytest
@@ -24,6 +26,33 @@ def write(tmp_path):
         return tmp_path
 
     return write
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "directory", "device"])
+@pytest.mark.parametrize("named", [True, False])
+def test_what_is_no_regular_file_is_told_and_not_waited_for(tmp_path, kind, named):
+    place = tmp_path / "tool.yaml"
+    with socket.socket(socket.AF_UNIX) as listener:
+        match kind:
+            case "fifo":
+                os.mkfifo(place)
+            case "socket":
+                listener.bind(str(place))
+            case "directory":
+                (place / "within").mkdir(parents=True)
+            case "device":
+                place.symlink_to("/dev/zero")
+        said = lint([place if named else tmp_path], "host")
+    if named and kind == "directory":
+        assert [(d.file, d.rule) for d in said] == [(str(place), "no-manifest")]
+    else:
+        assert [(d.file, d.rule, d.severity) for d in said] == [(str(place), "unreadable", Severity.ERROR)]
+
+
+def test_a_manifest_that_is_too_large_is_told_without_reading_it_whole(tmp_path):
+    with (tmp_path / "tool.yaml").open("wb") as file:
+        file.truncate(2**36)
+    assert [d.rule for d in lint([tmp_path], "host")] == ["yaml-size"]
 
 
 def built_in():

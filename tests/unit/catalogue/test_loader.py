@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from executor.catalogue.diagnostic import Severity
 from executor.catalogue.loader import Source, load_one
+from executor.model.limits import LEAST, LIMIT_NAMES, MOST
 
 GOOD = """\
 name: greet
@@ -104,6 +105,8 @@ def test_a_diagnostic_reads_as_file_line_column():
         ("command:\n", "limits: {wall_seconds: -1}\ncommand:\n", "limit", 20, "error"),
         ("command:\n", "limits: {processes: 1.5}\ncommand:\n", "limit", 20, "error"),
         ("command:\n", "limits: {processes: true}\ncommand:\n", "limit", 20, "error"),
+        ("command:\n", "limits: {text_bytes: 1048577}\ncommand:\n", "limit", 20, "error"),
+        ("command:\n", "limits: {open_files: 15}\ncommand:\n", "limit", 20, "error"),
         ("command:\n", "exit_codes: {0: {message: fine}}\ncommand:\n", "exit-code", 20, "error"),
         ("command:\n", "exit_codes: {256: {message: fine}}\ncommand:\n", "exit-code", 20, "error"),
         ("command:\n", "exit_codes: {3: {mesage: fine}}\ncommand:\n", "unknown-key", 20, "error"),
@@ -193,3 +196,19 @@ def test_any_value_of_a_schema_keyword_is_told_and_never_a_traceback(key, value)
     schema = {"type": "object", "additionalProperties": False, key: value}
     text = GOOD[: GOOD.index("parameters:")] + f"parameters: {json.dumps(schema)}\n" + GOOD[GOOD.index("command:") :]
     assert said(text)
+
+
+@pytest.mark.parametrize("name", LIMIT_NAMES)
+def test_a_limit_is_refused_beyond_the_most_and_told_it(name):
+    assert changed("command:\n", f"limits: {{{name}: {MOST[name]}}}\ncommand:\n") == {}
+    for value in (int(MOST[name]) + 1, 2**53 - 1):
+        (diagnostic,) = changed("command:\n", f"limits: {{{name}: {value}}}\ncommand:\n").values()
+        assert diagnostic.rule == "limit"
+        assert diagnostic.message == f"`{name}` must be at most {MOST[name]}"
+
+
+@pytest.mark.parametrize(("name", "value"), [("memory_bytes", 4194303), ("open_files", 15), ("cpu_cores", 0.009)])
+def test_a_limit_that_no_sandbox_can_live_with_is_refused_and_told_the_least(name, value):
+    assert changed("command:\n", f"limits: {{{name}: {LEAST[name]}}}\ncommand:\n") == {}
+    (diagnostic,) = changed("command:\n", f"limits: {{{name}: {value}}}\ncommand:\n").values()
+    assert diagnostic.message == f"`{name}` must be at least {LEAST[name]}; no sandbox can be made with less"

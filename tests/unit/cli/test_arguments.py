@@ -43,6 +43,23 @@ def test_a_value_has_the_type_that_the_schema_declares(text, declared, value):
     assert typed(text, declared) == value
 
 
+@pytest.mark.parametrize("words", [{"args_file": "/dev/zero"}, {"pairs": ["a=@/dev/zero"]}, {"args_file": "-"}])
+def test_a_source_without_end_is_misuse(monkeypatch, words):
+    with open("/dev/zero") as endless:  # noqa: PTH123 - a device
+        monkeypatch.setattr("sys.stdin", endless)
+        with pytest.raises(Misuse, match="more than 33554432 bytes"):
+            given(words.get("pairs", ()), None, words.get("args_file"), Stdin())
+    with pytest.raises(Misuse, match="more than 33554432 bytes"):
+        input_files(["a=/dev/zero"], Stdin())
+
+
+def test_a_standard_input_that_cannot_be_read_is_misuse(monkeypatch):
+    with open("/dev/null", "w") as closed:  # noqa: PTH123 - a device
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.FileIO(closed.fileno(), "r", closefd=False)))
+        with pytest.raises(Misuse, match="--args-file: cannot be read: Bad file descriptor"):
+            given((), None, "-", Stdin())
+
+
 def test_a_type_is_found_behind_a_reference_and_a_cycle_ends():
     assert typed("7", {"$ref": "#/$defs/n"}, **{"$defs": {"n": INTEGER}}) == 7
     assert typed("text", {"$ref": "#/$defs/n"}, **{"$defs": {"n": {"$ref": "#/$defs/n"}}}) == "text"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor.model.errors import CLASS_OF, EffectState, ErrorClass, ErrorCode
-from executor.model.limits import Limits
+from executor.model.limits import MIB, Limits
 from executor.model.outcome import State
 from executor.model.run import End, RunReport, Stop, StreamName, Usage
 from executor.model.tool import Command, DeclaredExit, Effect, Policy, Tool
@@ -167,12 +167,36 @@ def test_sizes_are_told_in_human_units(value, words):
     assert wording.size(value) == words
 
 
-def test_a_signal_of_the_processor_limit_that_the_program_sent_itself_is_a_crash():
-    verdict = classify(signalled(signal.SIGXCPU, usage=Usage(cpu_ms=32)), TOOL, LIMITS)
-    assert verdict.error.code is ErrorCode.CRASHED
-    assert "SIGXCPU" in verdict.error.message
+@pytest.mark.parametrize(
+    ("number", "usage", "words"),
+    [
+        (signal.SIGXCPU, Usage(cpu_ms=32), "ulimit -t"),
+        (signal.SIGXCPU, Usage(cpu_ms=2600), "ulimit -t"),
+        (signal.SIGXCPU, Usage(cpu_ms=0.0), "ulimit -t"),
+        (signal.SIGXFSZ, Usage(peak_memory_bytes=3 * MIB), "64 MiB (file_bytes)"),
+        (signal.SIGXFSZ, Usage(peak_memory_bytes=64 * MIB - 1), "64 MiB (file_bytes)"),
+    ],
+)
+def test_the_signal_of_a_limit_that_was_not_met_is_a_crash_by_its_name(number, usage, words):
+    error = classify(signalled(number, usage=usage), TOOL, LIMITS).error
+    assert error is not None
+    assert error.code is ErrorCode.CRASHED
+    assert f"{signal.Signals(number).name} ({number})" in error.message
+    assert error.suggestion is not None
+    assert words in error.suggestion
 
 
-def test_a_signal_of_the_processor_limit_that_was_used_up_is_that_limit():
-    used = 1000 * LIMITS.cpu_seconds
-    assert classify(signalled(signal.SIGXCPU, usage=Usage(cpu_ms=used)), TOOL, LIMITS).error.code is ErrorCode.CPU_LIMIT
+@pytest.mark.parametrize(
+    ("number", "usage", "code"),
+    [
+        (signal.SIGXCPU, Usage(cpu_ms=1000 * LIMITS.cpu_seconds), ErrorCode.CPU_LIMIT),
+        (signal.SIGXCPU, Usage(cpu_ms=990 * LIMITS.cpu_seconds), ErrorCode.CPU_LIMIT),
+        (signal.SIGXFSZ, Usage(peak_memory_bytes=64 * MIB), ErrorCode.DISK_LIMIT),
+        (signal.SIGXCPU, Usage(), ErrorCode.CPU_LIMIT),
+        (signal.SIGXFSZ, Usage(), ErrorCode.DISK_LIMIT),
+    ],
+)
+def test_the_signal_of_a_limit_is_believed_where_no_count_contradicts_it(number, usage, code):
+    error = classify(signalled(number, usage=usage), TOOL, LIMITS).error
+    assert error is not None
+    assert error.code is code

@@ -1,6 +1,10 @@
+import time
+
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from executor.model.limits import MIB
 from executor.model.run import Excerpt
 from executor.result import neutral
 from executor.result.text import present
@@ -146,19 +150,36 @@ def test_of_a_clean_stream_a_real_beginning_and_a_real_end_are_shown(text, size,
     assert not stream.lossy
 
 
-@given(dirty.map(b"".join))
-def test_text_as_a_whole_is_shown_as_its_pieces_are(data):
-    text = neutral.decode(data)
-    assert neutral.neutralise(text) == "".join(piece.shown for piece in neutral.pieces(text))
-
-
-@given(dirty.map(b"".join), st.integers(0, 60))
-def test_a_border_parts_nothing_that_is_shown_as_one(data, at):
-    text = neutral.decode(data)
-    border = neutral.border_before(text, min(at, len(text)))
-    assert neutral.neutralise(text[:border]) + neutral.neutralise(text[border:]) == neutral.neutralise(text)
-
-
 def test_signs_that_enclose_or_join_what_follows_are_shown_as_escapes():
     for code in (0x0600, 0x0605, 0x06DD, 0x070F, 0x0890, 0x08E2, 0x110BD, 0x110CD, 0x13430, 0x13455):
         assert show(chr(code).encode()).text in (f"\\u{code:04x}", f"\\U{code:08x}")
+
+
+HOSTILE = [
+    *(b"\0", b"\0x", b"\n", b"\r", b"\r\n", b"\r\r\n", b"\xff", b"\x80", b"\xed\xa0\x80", b"\xed\xa0\x80x"),
+    *(text.encode() for text in ("\r😀", "\0€", "世", "é", "\U000e0041", "\ue000", "\0" + "x" * 500 + "€")),
+]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+@pytest.mark.parametrize(("size", "seconds"), [(16 * 1024, 0.015), (MIB, 0.5)])
+@pytest.mark.parametrize("times", [1, 3])
+def test_hostile_text_is_made_fit_to_show_in_little_time(pattern, size, seconds, times):
+    excerpt = excerpt_of(pattern * (size * times // len(pattern)), size)
+    spent = []
+    for _ in range(3):
+        began = time.thread_time()
+        stream = present(excerpt, text_bytes=size, ref=REF, dropped_bytes=9)
+        spent.append(time.thread_time() - began)
+    assert len(stream.text.encode()) <= size
+    assert min(spent) <= seconds
+
+
+@given(st.integers(1, 5000), st.sampled_from(HOSTILE), st.sampled_from(HOSTILE))
+def test_hostile_text_of_many_blocks_is_bounded_neutral_and_told_to_the_byte(size, first, last):
+    data = first * 3000 + b"\n" + last * 3000
+    stream = present(Excerpt(head=data, tail=b"", total_bytes=len(data)), text_bytes=size, ref=REF)
+    assert len(stream.text.encode()) <= size
+    assert neutral.neutralise(stream.text) == stream.text
+    assert stream.total_bytes == len(data)
+    assert stream.truncated == (len(neutral.neutralise(neutral.decode(data)).encode()) > size)

@@ -1,0 +1,69 @@
+"""Reads the bytes of every request inside the RPC, where what is no message can be refused like any other bad request.
+
+gRPC's own deserializers run outside of it: what they raise becomes UNKNOWN for the client and a traceback in the log,
+once for each message that anybody sends.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from executor.codec import MalformedRequest
+from executor.ingress.calls import Context
+from executor.ingress.errors import Answered
+from executor.telemetry.logs import logger
+
+Read = Callable[[bytes], Any]
+"""Raises MalformedRequest."""
+
+_log = logger(__name__)
+
+
+class ReadInside(grpc.aio.ServerInterceptor):
+    """For each handler whose behaviour is a coroutine, or that takes and gives a stream as a generator."""
+
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:  # there is no such method, which gRPC answers
+            return None
+        read, write = _reader(handler_call_details.method, handler.request_deserializer), handler.response_serializer
+        if handler.unary_unary:
+            return grpc.unary_unary_rpc_method_handler(_one(handler.unary_unary, read), None, write)
+        if handler.unary_stream:
+            return grpc.unary_stream_rpc_method_handler(_one(handler.unary_stream, read), None, write)
+        return grpc.stream_stream_rpc_method_handler(_many(handler.stream_stream, read), None, write)
+
+
+def _reader(method: str, parse: Read) -> Read:
+    def read(raw: bytes) -> Any:  # noqa: ANN401 - a message of the method's own type
+        try:
+            return parse(raw)
+        except DecodeError:
+            _log.warning("request refused: not a message", method=method, size_bytes=len(raw))
+            raise MalformedRequest("request", f"its {len(raw)} bytes are not a message of {method}") from None
+
+    return read
+
+
+def _one(behaviour: Any, read: Read) -> Any:  # noqa: ANN401 - as gRPC's stubs have them
+    async def call(raw: bytes, context: Context) -> Any:  # noqa: ANN401
+        async with Answered(context):
+            request = read(raw)
+        return await behaviour(request, context)
+
+    return call
+
+
+def _many(behaviour: Any, read: Read) -> Any:  # noqa: ANN401
+    async def call(raws: AsyncIterable[bytes], context: Context) -> AsyncIterator[Any]:
+        async with Answered(context):
+            async for response in behaviour((read(raw) async for raw in raws), context):
+                yield response
+
+    return call
