@@ -119,7 +119,7 @@ def _signalled(report: RunReport, limits: Limits) -> _Finding:
         return starved
     return _Finding(
         ErrorCode.CRASHED,
-        f"The program was ended by signal {_signal_name(number)}, which no limit of ours sent.",
+        f"The program was ended by signal {_signal_name(number)}, {wording.not_met(code, limits)}.",
         wording.crash_suggestion(code, limits),
     )
 

@@ -16,6 +16,13 @@ SUGGESTIONS = {
 _CRASH = "Mend the program: look at stderr, and for native code, recursion or a signal that it sends to itself."
 
 
+def not_met(signal_of: ErrorCode | None, limits: Limits) -> str:
+    """Of a signal that ended a program, and the limit that the kernel uses it for."""
+    if signal_of is ErrorCode.DISK_LIMIT:
+        return f"though it had not written as much as {size(limits.file_bytes)} (file_bytes)"
+    return "which no limit of ours sent"
+
+
 def crash_suggestion(signal_of: ErrorCode | None, limits: Limits) -> str:
     """`signal_of`: the limit that the kernel uses the signal for, and that was not met."""
     if signal_of is ErrorCode.CPU_LIMIT:

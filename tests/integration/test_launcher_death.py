@@ -12,7 +12,7 @@ from executor.model.limits import Limits
 from executor.model.run import End, Process, SandboxSpec
 from executor.sandbox.native.backend import NativeBackend, NativeSettings
 from tests.support.backends import start_or_skip
-from tests.support.census import census, processes_with, settled
+from tests.support.census import census, leaked, processes_with
 
 WAIT_SECONDS = 10
 SPEC = SandboxSpec(image="host", limits=Limits())
@@ -25,7 +25,7 @@ async def backend(tmp_path, request) -> AsyncIterator[NativeBackend]:
     await start_or_skip(backend)
     yield backend
     await backend.stop()
-    assert await asyncio.to_thread(settled, before) == {}
+    assert await asyncio.to_thread(leaked, before) == {}
 
 
 async def run(backend: NativeBackend, *argv: str) -> End:

@@ -11,7 +11,7 @@ from executor.model.limits import MIB, Limits
 from executor.model.run import End, Process, SandboxSpec, StreamName
 from executor.sandbox.native.backend import NativeBackend, NativeSettings
 from tests.support.backends import start_or_skip
-from tests.support.census import census, settled
+from tests.support.census import census, leaked
 
 WAIT_SECONDS = 10
 
@@ -23,7 +23,7 @@ async def backend(tmp_path) -> AsyncIterator[NativeBackend]:
     await start_or_skip(backend)
     yield backend
     await backend.stop()
-    assert await asyncio.to_thread(settled, before) == {}
+    assert await asyncio.to_thread(leaked, before) == {}
 
 
 async def run(backend: NativeBackend, script: str, limits: Limits | None = None) -> tuple[bytes, float]:

@@ -75,6 +75,14 @@ def settled(before: Census, deadline_s: float = 3.0) -> dict[str, list[str]]:
     return {}
 
 
+def leaked(before: Census, deadline_s: float = 3.0) -> dict[str, list[str]]:
+    """As `settled`, of what is more than before alone: what an earlier test left may go meanwhile."""
+    found = {
+        kind: [item for item in items if item.startswith("+")] for kind, items in settled(before, deadline_s).items()
+    }
+    return {kind: items for kind, items in found.items() if items}
+
+
 def processes_with(word: str) -> list[int]:
     """Pids of the live processes of the whole machine that have `word` as one of their arguments."""
     return [process.pid for process in psutil.process_iter() if _alive(process) and word in _argv(process)]
