@@ -9,6 +9,7 @@ step takes it again. Imported by the launcher: stdlib only.
 import contextlib
 import errno
 import os
+import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ ATTEMPTS = 20
 """Each one is undone only by a process that is born, or a server that starts or stops, in the same instant."""
 _UNDONE = (errno.EBUSY, errno.ENOENT, errno.EEXIST, errno.ENODEV, errno.EOPNOTSUPP)
 """What the kernel says where that has happened."""
+ANSWER_SECONDS = 5.0
 _UNITS = (".service", ".scope", ".slice")
 
 
@@ -81,15 +83,21 @@ def _given(group: Path, point: Path, *, as_root: bool) -> bool:
     if as_root:
         return _is_marked(group) or group == point
     writable = all(os.access(group / file, os.W_OK) for file in ("", "cgroup.procs", "cgroup.subtree_control"))
-    return writable and not _is_kept_by_systemd(group, point)
+    return writable and (_is_marked(group) or not (group.name.endswith(_UNITS) and _is_kept_by_systemd(group.name)))
 
 
-def _is_kept_by_systemd(group: Path, point: Path) -> bool:
-    """A unit without Delegate=yes: systemd may end it as a whole when the kernel kills one sandbox for its memory.
-    Before systemd 251 an ordinary user's units are not marked, and cannot be told apart.
+def _is_kept_by_systemd(unit: str) -> bool:
+    """A unit of the user's own systemd, without Delegate=yes: it may be ended as a whole when the kernel kills one
+    sandbox for its memory. No file says so. Where systemd does not answer, what can be written to counts as given.
     """
-    above = [parent for parent in group.parents if parent.is_relative_to(point)]
-    return group.name.endswith(_UNITS) and not _is_marked(group) and any(map(_is_marked, above))
+    command = ["systemctl", "--user", "show", "--property=LoadState,Delegate", "--", unit]
+    try:
+        answer = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False
+    return {"LoadState=loaded", "Delegate=no"} <= {*answer.stdout.splitlines()}
 
 
 def _is_root(group: Path) -> bool:
@@ -98,7 +106,7 @@ def _is_root(group: Path) -> bool:
 
 
 def _is_marked(group: Path) -> bool:
-    """By systemd, with Delegate=yes."""
+    """By the host's systemd, with Delegate=yes."""
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
             return os.getxattr(group, name) == b"1"

@@ -35,6 +35,14 @@ def point(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.fixture(autouse=True)
+def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where one can be put; there is none at first."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    return tmp_path / "bin" / "systemctl"
+
+
 def read(path: Path) -> list[str]:
     return path.read_text().split()
 
@@ -58,16 +66,27 @@ def test_an_ordinary_user_never_gets_the_root_of_the_host(point: Path) -> None:
     assert candidates(point, point, as_root=False) == []
 
 
-def test_a_unit_that_systemd_keeps_for_itself_is_left_alone(point: Path) -> None:
-    manager = group(point / "user@1000.service", marked=True)
-    terminal = group(manager / "app.slice" / "terminal.scope")
-    given = group(manager / "app.slice" / "run-1.scope", marked=True)
-    assert candidates(point, terminal, as_root=False) == []
-    assert candidates(point, given, as_root=False) == [given]
+@pytest.mark.parametrize(
+    ("answer", "taken"),
+    [
+        ("LoadState=loaded\nDelegate=no\n", False),
+        ("LoadState=loaded\nDelegate=yes\n", True),
+        ("LoadState=not-found\nDelegate=no\n", True),
+        ("", True),
+    ],
+    ids=["kept for itself", "delegated", "of another systemd", "no answer"],
+)
+def test_a_users_own_unit_is_taken_unless_its_systemd_keeps_it(
+    point: Path, systemctl: Path, answer: str, *, taken: bool
+) -> None:
+    scope = group(point / "user@1000.service" / "app.slice" / "run-1.scope")
+    systemctl.write_text(f"#!/bin/sh\nprintf '{answer}'\n")
+    systemctl.chmod(0o755)
+    assert candidates(point, scope, as_root=False) == ([scope] if taken else [])
 
 
-def test_a_unit_of_a_systemd_that_marks_none_is_taken(point: Path) -> None:
-    scope = group(point / "user@1000.service" / "run-1.scope")
+def test_without_systemd_a_unit_that_can_be_written_to_is_taken(point: Path) -> None:
+    scope = group(point / "libpod-1.scope")
     assert candidates(point, scope, as_root=False) == [scope]
 
 
