@@ -17,7 +17,8 @@ import typer
 
 from executor.cli import console
 from executor.cli.exits import Exit, Misuse
-from executor.model.errors import InvocationError, ServiceError
+from executor.model.address import parse_address
+from executor.model.errors import InvocationError, Misconfigured, ServiceError
 
 if TYPE_CHECKING:
     from executor.app import MakeBackend
@@ -298,4 +299,9 @@ def _settings_unless(address: str | None, config: Path | None, **local: Any) -> 
     given = [f"--{name.replace('_', '-')}" for name, value in {"config": config, **local}.items() if value]
     if address is not None and given:
         raise Misuse(f"{', '.join(given)}: means nothing with --address, the server has its own settings")
+    if address is not None:
+        try:
+            parse_address(address)
+        except Misconfigured as error:
+            raise Misuse(f"--address: {error}") from None
     return _settings(config, **local)

@@ -6,6 +6,7 @@ from executor.app import open_outputs
 from executor.cli import console
 from executor.cli.exits import Exit, Misuse
 from executor.cli.target import Part, Range
+from executor.model.errors import BadRequest
 from executor.model.invocation import LOCAL
 from executor.settings import Settings
 from executor.stores import reading
@@ -15,6 +16,11 @@ def part(range_: str | None, lines: str | None, regex: str | None) -> Part:
     """Raises Misuse."""
     if sum(option is not None for option in (range_, lines, regex)) > 1:
         raise Misuse("--range, --lines and --grep exclude each other")
+    if regex is not None:
+        try:
+            reading.compile_expression(regex)
+        except BadRequest as error:
+            raise Misuse(f"--grep: {error}") from None
     return Part(
         bytes=_range("--range", range_) if range_ is not None else None,
         lines=_range("--lines", lines) if lines is not None else None,

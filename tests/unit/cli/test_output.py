@@ -32,8 +32,8 @@ def test_a_ref_that_does_not_exist_gives_3(executor):
     assert "There is no output under ref" in ran.err
 
 
-def test_what_is_no_expression_gives_3_and_its_place(executor):
+def test_what_is_no_expression_is_a_misuse_and_its_place_is_told(executor):
     ref = json.loads(executor("run", "count", "--output", "json").out)["stdout"]["ref"]
     ran = executor("output", ref, "--grep", "(")
-    assert ran.status == 3
+    assert ran.status == 2
     assert "RE2" in ran.err

@@ -202,8 +202,8 @@ def test_a_server_that_is_not_there_gives_3(executor, tmp_path):
     assert "none.sock" in ran.err
 
 
-def test_an_address_that_is_none_gives_3(executor):
-    assert executor("run", "echo", "--address", "example.com:1").status == 3
+def test_an_address_that_is_none_is_a_misuse(executor):
+    assert executor("run", "echo", "--address", "example.com:1").status == 2
 
 
 def test_the_fake_is_no_setting_of_the_product(executor, monkeypatch):
