@@ -244,6 +244,25 @@ hostile.show({
 """
 LEFT_OPEN_SECONDS = 1.0
 NEIGHBOUR_CALLS = 100
+THREAD_BOMB = """
+import threading, time
+
+threading.stack_size(65536)
+try:
+    while True:
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+except RuntimeError:
+    time.sleep(600)
+"""
+VFORK_STORM = """
+import os, time
+
+while True:
+    try:
+        os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
+    except OSError:
+        time.sleep(0.01)
+"""
 ROUNDS = 4
 MEDIAN_NOISE_MS, TAIL_NOISE_MS = 10.0, 60.0
 """Allowed on top of twice the time. On two cores, of which a neighbour may use one, each of the ten or so wake-ups that
@@ -272,6 +291,21 @@ async def test_a_fork_bomb_ends_at_its_limit_with_all_its_processes(caller: Call
 
     assert outcome.error is not None
     assert outcome.error.code in (ErrorCode.PIDS_LIMIT, ErrorCode.TIMEOUT)
+    assert world.busy_sandboxes(server) == []
+
+
+@pytest.mark.parametrize("bomb", [THREAD_BOMB, VFORK_STORM], ids=["threads", "vfork"])
+async def test_what_multiplies_within_its_memory_alone_ends_within_its_limits(
+    caller: Caller, server: Server, bomb: str
+) -> None:
+    """Probe 23: thread bomb and vfork storm. That the server's descriptors do not grow is seen after each test."""
+    began = time.monotonic()
+    outcome = await caller.python(bomb, tool="crowd")
+
+    assert outcome.error is not None
+    assert outcome.error.code in (ErrorCode.MEMORY_LIMIT, ErrorCode.PIDS_LIMIT, ErrorCode.TIMEOUT)
+    assert outcome.usage.peak_memory_bytes is None or outcome.usage.peak_memory_bytes <= 64 * 1024 * 1024
+    assert time.monotonic() - began < 5 + 3
     assert world.busy_sandboxes(server) == []
 
 
