@@ -6,6 +6,8 @@ cycle behind it.
 """
 
 import asyncio
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -85,10 +87,19 @@ def start(arguments: Sequence[str] | None = None, wiring: Wiring | None = None) 
     except typer.Abort:
         return _failed("interrupted", Exit.NOT_OK)
     except OSError as error:  # such as a full disk behind stdout; of a closed pipe typer makes a silent exit
+        _forget_stdout()
         return _failed(f"{error.filename or 'output'}: {error.strerror}", Exit.UNAVAILABLE)
     if status == _INTERRUPTED:
         return _failed("interrupted", Exit.NOT_OK)
     return int(status or 0)
+
+
+def _forget_stdout() -> None:
+    """What is still buffered must not fail once more when the interpreter ends."""
+    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 def _failed(message: str, status: Exit) -> int:

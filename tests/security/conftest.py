@@ -14,7 +14,7 @@ from tests.security.caller import Caller, assert_completed
 from tests.security.serving import Server
 
 CATALOGUE = Path(__file__).parent / "tools"
-HOST_LACKS = "this host cannot enforce"
+HOST_LACKS = "this host does not let this user limit"
 """What the server says when it refuses to start for want of a facility, and nothing else is wrong."""
 
 
