@@ -18,7 +18,7 @@ from executor.model.outcome import Outcome, Ran, State, Stream
 from executor.model.run import Process, RefusedFile, SandboxSpec, StreamName
 from executor.model.tool import Tool
 from executor.result import outcomes
-from executor.result.text import MAX_TEXT_BYTES, present
+from executor.result.text import present
 from executor.sandbox import session
 from executor.sandbox.contract import Backend
 from executor.sandbox.recorder import Observer, Outputs, Recorder
@@ -97,7 +97,7 @@ class Pipeline:
                 on_output=recorder.on_output,
                 cancelled=cancelled,
             )
-        except BaseException:
+        except BaseException:  # whatever ends the run, its spools must not stay in the store
             await recorder.settle(keep=())
             raise
         return await self._kept(call, ran, recorder)
@@ -158,6 +158,6 @@ def _judged(invocation: Invocation, tool: Tool) -> _Call:
         invocation=invocation,
         tool=tool,
         arguments=arguments,
-        limits=tool.policy.limits.lowered_by(dict(invocation.limits)).lowered_by({"text_bytes": MAX_TEXT_BYTES}),
+        limits=tool.policy.limits.lowered_by(dict(invocation.limits)),
         rendered=render(tool.command, arguments, tool.parameters) if tool.command else None,
     )

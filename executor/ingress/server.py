@@ -80,7 +80,7 @@ class Server:
             for address in self._wanted:
                 self._bound.append(self._bind(server, address))
             await server.start()
-        except BaseException:
+        except BaseException:  # also when cancelled: a half-started server would keep its socket
             await self.stop()
             raise
         for name in ("", SERVICE):

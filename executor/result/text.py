@@ -4,13 +4,11 @@ Whether something was left out is told by the fields `truncated`, `lossy` and `r
 courtesy to the reader: a program can print the same line, so no code may look for it.
 """
 
-from executor.model.limits import MOST
 from executor.model.outcome import Stream
 from executor.model.run import Excerpt
 from executor.result import fit, neutral
 from executor.result.fit import Part
 
-MAX_TEXT_BYTES = MOST["text_bytes"]
 _SHORT_NOTICE = "[...]"
 _CUT_NOTICE = "[what came after this was dropped: the program wrote more than its output limit]"
 _NEAR = 4

@@ -87,7 +87,7 @@ def start(directory: Path, catalogue: Path, *options: str, environment: dict[str
     server = Server(process=process, address=address, directory=directory, channel=grpc.insecure_channel(address))
     try:
         _wait(server)
-    except BaseException:
+    except BaseException:  # also an interrupt: the server is a process of its own and would live on
         server.kill()
         raise
     return server

@@ -74,7 +74,7 @@ class NativeBackend:
         try:
             self._refuse_what_is_not_allowed()
             await self._launch()
-        except BaseException:
+        except BaseException:  # also when cancelled: nobody calls stop for what has not started
             cgroups.remove_base(self._hierarchies)
             raise
         self._started = True
@@ -165,7 +165,7 @@ class NativeBackend:
         self._open.add(sandbox)
         try:
             await sandbox.parked()
-        except BaseException:
+        except BaseException:  # also when cancelled: nobody else knows of this sandbox yet
             await sandbox.close()
             raise
         return sandbox
