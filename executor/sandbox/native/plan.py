@@ -18,6 +18,19 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TemplatePlan:
+    """An interpreter of an image that is started once, imports its modules, and is forked for each call."""
+
+    name: str
+    interpreter: str
+    """Absolute path of a Python 3.10 or later in the image."""
+    modules: tuple[str, ...] = ()
+    """Imported in this order; a call whose program imports one of them is served by this template."""
+    warm: str = ""
+    """Python source, run once after the imports: it calls what loads lazily."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePlan:
     """A file system, as read-only directories of the host and files made at start."""
 
@@ -31,6 +44,7 @@ class ImagePlan:
     files: dict[str, str] = field(default_factory=dict)
     """Path -> content, as Latin-1 text so that any bytes travel."""
     environment: dict[str, str] = field(default_factory=dict)
+    templates: tuple[TemplatePlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +96,9 @@ def encode(message: LauncherPlan) -> bytes:
 
 
 def image_from(values: dict[str, Any]) -> ImagePlan:
-    return ImagePlan(**values | {"layers": tuple(Layer(**layer) for layer in values["layers"])})
+    layers = tuple(Layer(**layer) for layer in values["layers"])
+    templates = tuple(TemplatePlan(**one | {"modules": tuple(one["modules"])}) for one in values["templates"])
+    return ImagePlan(**values | {"layers": layers, "templates": templates})
 
 
 def launcher_plan_from(data: bytes) -> LauncherPlan:
