@@ -29,6 +29,7 @@ from executor.model.tool import Tool
 from executor.pipeline import Pipeline
 from executor.sandbox.contract import Backend
 from executor.sandbox.native.backend import DEGRADABLE, NativeBackend, NativeSettings
+from executor.sandbox.native.pool import PoolSettings
 from executor.schema.nearest import did_you_mean, listed
 from executor.settings import Settings
 from executor.stores.files import FileOutputStore
@@ -89,7 +90,13 @@ def native_settings(settings: Settings) -> NativeSettings:
         allow_degraded=frozenset(settings.allow_degraded),
         first_id=settings.sandbox_uid_base,
         id_count=settings.sandbox_uid_count,
-        pool_size=settings.pool_size,
+        pool=PoolSettings(
+            least=settings.pool_least,
+            most=settings.pool_size,
+            refill_per_second=settings.pool_refill_per_second,
+        ),
+        launchers=settings.launchers,
+        templates=settings.templates,
     )
 
 

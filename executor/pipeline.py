@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,11 @@ from executor.admission.deadline import within_deadline
 from executor.admission.input_files import check_files
 from executor.catalogue.catalogue import Catalogue
 from executor.catalogue.template import Rendered, render
-from executor.model.errors import InvocationCancelled, InvocationError, Unavailable
+from executor.model.errors import InvocationCancelled, InvocationError
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
-from executor.model.outcome import Outcome, Ran, State, Stream
-from executor.model.run import Process, RefusedFile, SandboxSpec, StreamName
+from executor.model.outcome import Artifact, Outcome, Ran, State, Stream
+from executor.model.run import CollectedFile, Process, RefusedFile, SandboxSpec, StreamName
 from executor.model.tool import Tool
 from executor.result import outcomes
 from executor.result.text import present
@@ -26,6 +26,8 @@ from executor.stages import Approval, Capacity, Idempotency, Internal, Ledger, P
 
 LARGE_CHARACTERS = 32_768
 """Text beyond this is judged, or made fit to show, in a thread: the worst of a megabyte takes half a second."""
+SILENCE = Stream()
+"""Of a stream on which nothing was written."""
 
 
 class Pipeline:
@@ -54,43 +56,51 @@ class Pipeline:
         Setting `cancelled` ends the call, with its process tree, and gives an outcome with state CANCELLED. The task
         itself must not be cancelled.
         """
+        arrived = time.monotonic() if invocation.arrived is None else invocation.arrived
         await self._ledger.attempt(invocation)
         tool: Tool | None = None
         try:
             tool = self._catalogue.find(invocation.tool, invocation.version)
-            call = await _admitted(invocation, tool)
+            call = await _admitted(invocation, tool, arrived)
             self._permission.check(invocation.principal, tool)
             if earlier := await self._idempotency.claim(invocation, tool, call.arguments):
                 return replace(earlier, replayed=True)
             await self._approval.check(invocation, tool, call.arguments)
             async with self._capacity.slot(invocation.principal, tool, cancelled, invocation.deadline) as queue_ms:
-                call = replace(call, limits=within_deadline(call.limits, invocation.deadline, time.monotonic()))
+                limits = within_deadline(call.limits, invocation.deadline, time.monotonic())
                 await self._ledger.intend(invocation, tool)
                 observer.started(tool.version)
-                outcome = await self._run(call, observer, cancelled)
-                outcome = replace(outcome, usage=outcomes.rounded(replace(outcome.usage, queue_ms=queue_ms)))
+                outcome = await self._run(call, limits, queue_ms, observer, cancelled)
         except InvocationError as error:
-            outcome = outcomes.failed(invocation, tool, error.detail, echo(invocation.arguments_json))
+            usage = outcomes.unspent(arrived=arrived, now=time.monotonic())
+            outcome = outcomes.failed(invocation, tool, error.detail, usage, echo(invocation.arguments_json))
         except InvocationCancelled:
-            outcome = outcomes.stopped(invocation, tool, State.CANCELLED)
+            usage = outcomes.unspent(arrived=arrived, now=time.monotonic())
+            outcome = outcomes.stopped(invocation, tool, State.CANCELLED, usage)
         await self._ledger.conclude(invocation, outcome)
         return outcome
 
-    async def _run(self, call: "_Call", observer: Observer, cancelled: asyncio.Event) -> Outcome:
+    async def _run(
+        self, call: "_Call", limits: Limits, queue_ms: float, observer: Observer, cancelled: asyncio.Event
+    ) -> Outcome:
         invocation, policy, rendered = call.invocation, call.tool.policy, call.rendered
         if rendered is None:
-            return await self._internal.answer(invocation, call.tool, call.arguments, call.limits)
-        recorder = Recorder(self._outputs, invocation.principal.tenant, call.limits.text_bytes, observer)
+            outcome = await self._internal.answer(invocation, call.tool, call.arguments, limits)
+            usage = outcomes.unspent(
+                arrived=call.arrived, now=time.monotonic(), queue_ms=queue_ms, wall_ms=outcome.usage.wall_ms
+            )
+            return replace(outcome, usage=usage)
+        recorder = Recorder(self._outputs, invocation.principal.tenant, limits.text_bytes, observer)
         try:
             ran = await session.run(
                 self._backend,
-                SandboxSpec(image=policy.image, limits=call.limits, network=policy.network),
+                SandboxSpec(image=policy.image, limits=limits, network=policy.network),
                 Process(
                     argv=rendered.argv,
                     environment=rendered.environment,
                     stdin=rendered.stdin,
                     files=(*rendered.files, *invocation.files),
-                    wall_seconds=call.limits.wall_seconds,
+                    wall_seconds=limits.wall_seconds,
                     on_output_excess=policy.on_output_excess,
                 ),
                 collect=invocation.collect,
@@ -100,24 +110,39 @@ class Pipeline:
         except BaseException:  # whatever ends the run, its spools must not stay in the store
             await recorder.settle(keep=())
             raise
-        return await self._kept(call, ran, recorder)
+        return await self._kept(call, limits, queue_ms, ran, recorder)
 
-    async def _kept(self, call: "_Call", ran: Ran, recorder: Recorder) -> Outcome:
+    async def _kept(self, call: "_Call", limits: Limits, queue_ms: float, ran: Ran, recorder: Recorder) -> Outcome:
         """What ran has run: where its full output cannot be kept, the outcome says so and is told all the same."""
-        invocation, text_bytes = call.invocation, call.limits.text_bytes
-        work = (recorder, text_bytes, ran.report.output_dropped if ran.report else {})
-        streams = await asyncio.to_thread(_presented, *work) if text_bytes > LARGE_CHARACTERS else _presented(*work)
+        work = (recorder, limits.text_bytes, ran.report.output_dropped if ran.report else {})
+        large = limits.text_bytes > LARGE_CHARACTERS
+        streams = await asyncio.to_thread(_presented, *work) if large else _presented(*work)
         lost = await recorder.settle(keep=[name for name in StreamName if streams[name].ref])
-        streams |= {name: replace(streams[name], ref=None) for name in lost}
-        artifacts, refused = [], list(ran.collection.refused)
-        for file in ran.collection.files:
-            try:
-                ref = await self._outputs.put(file.content, invocation.principal.tenant)
-                artifacts.append(outcomes.artifact(file, ref))
-            except Unavailable as error:
-                refused.append(RefusedFile(path=file.path, reason=str(error)))
-        outcome = outcomes.conclude(invocation, call.tool, call.limits, ran, streams)
-        return replace(outcome, artifacts=tuple(artifacts), artifacts_refused=tuple(refused))
+        for name in lost:
+            streams[name] = replace(streams[name], ref=None)
+        artifacts, refused = await self._stored(ran.collection.files, call.invocation.principal.tenant)
+        return outcomes.conclude(
+            call.invocation,
+            call.tool,
+            limits,
+            ran,
+            streams=streams,
+            artifacts=artifacts,
+            refused=(*ran.collection.refused, *refused),
+            usage=outcomes.spent(ran, arrived=call.arrived, queue_ms=queue_ms, now=time.monotonic()),
+        )
+
+    async def _stored(
+        self, files: Sequence[CollectedFile], tenant: str
+    ) -> tuple[tuple[Artifact, ...], tuple[RefusedFile, ...]]:
+        """Behind refs, and those for which there was no room."""
+        if not files:
+            return (), ()
+        stored = await self._outputs.put_all([file.content for file in files], tenant)
+        pairs = list(zip(files, stored, strict=True))
+        kept = [(file, ref) for file, ref in pairs if isinstance(ref, str)]
+        refused = tuple(RefusedFile(path=file.path, reason=str(ref)) for file, ref in pairs if not isinstance(ref, str))
+        return await asyncio.to_thread(_described, kept), refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,39 +150,48 @@ class _Call:
     """An invocation that may run."""
 
     invocation: Invocation
+    arrived: float
+    """On `time.monotonic`, in seconds."""
     tool: Tool
     arguments: dict[str, Any]
     limits: Limits
+    """Before the deadline of the caller lowers them."""
     rendered: Rendered | None
     """None where the service answers itself."""
 
 
 def _presented(recorder: Recorder, text_bytes: int, dropped: Mapping[StreamName, int]) -> dict[StreamName, Stream]:
-    return {
-        name: present(
-            recorder.excerpt(name),
-            text_bytes=text_bytes,
-            ref=recorder.ref(name),
-            dropped_bytes=dropped.get(name, 0),
-        )
-        for name in StreamName
-    }
+    streams: dict[StreamName, Stream] = {}
+    for name in StreamName:
+        excerpt, dropped_bytes = recorder.excerpt(name), dropped.get(name, 0)
+        if excerpt.total_bytes or dropped_bytes:
+            ref = recorder.ref(name)
+            streams[name] = present(excerpt, text_bytes=text_bytes, ref=ref, dropped_bytes=dropped_bytes)
+        else:
+            streams[name] = SILENCE
+    return streams
 
 
-async def _admitted(invocation: Invocation, tool: Tool) -> _Call:
+def _described(files: Sequence[tuple[CollectedFile, str]]) -> tuple[Artifact, ...]:
+    return tuple(outcomes.artifact(file, ref) for file, ref in files)
+
+
+async def _admitted(invocation: Invocation, tool: Tool, arrived: float) -> _Call:
     """Raises InvocationError for whatever the caller or its model must mend."""
     if len(invocation.arguments_json) > LARGE_CHARACTERS:
-        return await asyncio.to_thread(_judged, invocation, tool)
-    return _judged(invocation, tool)
+        return await asyncio.to_thread(_judged, invocation, tool, arrived)
+    return _judged(invocation, tool, arrived)
 
 
-def _judged(invocation: Invocation, tool: Tool) -> _Call:
+def _judged(invocation: Invocation, tool: Tool, arrived: float) -> _Call:
     arguments = parse(invocation.arguments_json, tool)
     check_files(invocation.files, invocation.collect, tool)
+    limits = tool.policy.limits
     return _Call(
         invocation=invocation,
+        arrived=arrived,
         tool=tool,
         arguments=arguments,
-        limits=tool.policy.limits.lowered_by(dict(invocation.limits)),
+        limits=limits.lowered_by(dict(invocation.limits)) if invocation.limits else limits,
         rendered=render(tool.command, arguments, tool.parameters) if tool.command else None,
     )

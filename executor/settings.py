@@ -55,6 +55,11 @@ def default_slots() -> int:
     return max(1, min(4 * (psutil.cpu_count() or 1), by_memory))
 
 
+def default_launchers() -> int:
+    """More than four would only wait for the kernel's locks of mounts and namespaces."""
+    return min(4, psutil.cpu_count() or 1)
+
+
 class Settings(BaseModel):
     """What an operator may choose."""
 
@@ -96,8 +101,16 @@ class Settings(BaseModel):
     """`auto`: text on a terminal, JSON otherwise."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
-    pool_size: int = Field(default=2, ge=0, le=256)
-    """Sandboxes kept ready of each kind that was asked for lately; 0 makes each one on demand."""
+    pool_size: int = Field(default=32, ge=0, le=1024)
+    """Sandboxes kept ready in all; 0 makes each one on demand. How many of them there are follows demand."""
+    pool_least: int = Field(default=2, ge=0, le=256)
+    """Of each kind that was asked for lately, and of each that the catalogue's tools ask for by themselves."""
+    pool_refill_per_second: Seconds = 400.0
+    """Made ahead at most."""
+    launchers: int = Field(default_factory=default_launchers, ge=1, le=64)
+    """Processes that make sandboxes."""
+    templates: bool = True
+    """Fork an image's interpreters where it declares templates, instead of starting one for each call."""
     sandbox_uid_base: int = Field(default=1_000_000, ge=65_536, lt=2**31)
     """First of the host's user and group ids that belong to sandboxes; nobody else may have them."""
     sandbox_uid_count: int = Field(default=65_536, ge=1, le=2**31 - 1)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from builder import apt, debs, finish, places, runtime, store, wheels
@@ -56,6 +56,7 @@ def build(recipe: Recipe, where: Places, *, force: bool) -> None:
             "architecture": architecture,
             "packages": [{"name": p.name, "version": p.version, "sha256": p.sha256} for p in packages],
             "environment": dict(recipe.environment),
+            "templates": [asdict(template) for template in recipe.templates],
             "built_from": built_from,
         }
         (stage / "image.json").write_text(json.dumps(image, indent=2) + "\n", encoding="utf-8")
@@ -94,9 +95,10 @@ def settle(recipe: Recipe, root: Path) -> None:
         print(f" (note: some modules were not compiled: {refused})", end="")
     prefix = runtime.private_mounts()
     if prefix is None:
-        print(" (note: no namespaces for this user, so no chroot: ld.so.cache not written, checks not run)", end="")
+        print(" (note: no namespaces for this user, so no chroot: no ld.so.cache, no printed files, no checks)", end="")
         return
     runtime.cache_libraries(root, prefix)
+    runtime.write_printed(root, recipe, prefix)
     runtime.check(root, recipe, prefix)
 
 

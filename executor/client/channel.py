@@ -50,6 +50,8 @@ def open_channel(address: str) -> grpc.aio.Channel:
 
 async def connected(channel: grpc.aio.Channel, address: str, seconds: float) -> None:
     """Returns once requests can be sent. Raises Unavailable when the time is up, or soon after a first refusal."""
+    if channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
+        return
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     try:

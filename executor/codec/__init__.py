@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from executor.codec.walk import SURROGATE, fill, plain, read
+from executor.codec.walk import SURROGATE, parts, plain, read
 from executor.model.errors import BadRequest
 from executor.model.events import Accepted, Ended, Event, Heartbeat, Output, Started
 from executor.model.invocation import LOCAL, InputFile, Invocation, Principal
@@ -67,11 +67,11 @@ def offer(tool: Tool, unavailable: str | None = None) -> ToolOffer:
 
 
 def tool_to_wire(tool: ToolOffer) -> pb.Tool:
-    message = pb.Tool()
-    fill(message, tool, leave_out=("parameters", "examples"))
-    message.parameters_json = _compact(tool.parameters)
-    message.examples_json.extend(map(_compact, tool.examples))
-    return message
+    return pb.Tool(
+        **parts(tool, leave_out=("parameters", "examples")),
+        parameters_json=_compact(tool.parameters),
+        examples_json=map(_compact, tool.examples),
+    )
 
 
 def tool_from_wire(message: pb.Tool) -> ToolOffer:
@@ -103,6 +103,7 @@ def invocation_from_wire(
     principal: Principal = LOCAL,
     trace_id: str | None = None,
     deadline: float | None = None,
+    arrived: float | None = None,
 ) -> Invocation:
     """`trace_id` stands in where the message has none. Raises MalformedRequest."""
     given: dict[str, str] = {n: getattr(message, n) for n in ("version", "call_id", "trace_id") if message.HasField(n)}
@@ -122,13 +123,12 @@ def invocation_from_wire(
         collect=tuple(message.collect),
         limits={descriptor.name: value for descriptor, value in message.limits.ListFields()},
         deadline=deadline,
+        arrived=arrived,
     )
 
 
 def outcome_to_wire(outcome: Outcome) -> pb.Outcome:
-    message = pb.Outcome()
-    fill(message, outcome)
-    return message
+    return pb.Outcome(**parts(outcome))
 
 
 def outcome_from_wire(message: pb.Outcome) -> Outcome:
@@ -145,11 +145,9 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 def event_to_wire(event: Event) -> pb.ExecuteStreamResponse:
     if isinstance(event, Ended):
         return pb.ExecuteStreamResponse(sequence=event.sequence, outcome=outcome_to_wire(event.outcome))
-    message = pb.ExecuteStreamResponse(sequence=event.sequence)
-    part = getattr(message, next(name for name, kind in _EVENTS.items() if isinstance(event, kind)))
-    part.SetInParent()
-    fill(part, event, leave_out=("sequence",))
-    return message
+    name = next(name for name, kind in _EVENTS.items() if isinstance(event, kind))
+    form: dict[str, Any] = {name: parts(event, leave_out=("sequence",))}
+    return pb.ExecuteStreamResponse(sequence=event.sequence, **form)
 
 
 def event_from_wire(message: pb.ExecuteStreamResponse) -> Event | None:

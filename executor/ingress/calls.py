@@ -3,6 +3,7 @@
 import re
 import secrets
 import time
+from contextvars import ContextVar
 from typing import Any
 
 import grpc
@@ -13,7 +14,15 @@ from executor.v1 import executor_pb2 as pb
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+_ARRIVED: ContextVar[float | None] = ContextVar("_ARRIVED", default=None)
+"""On `time.monotonic`, in seconds. Of the RPC whose task this is; each has a context of its own."""
+
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+
+
+def arrived() -> None:
+    """The bytes of this RPC's request are here."""
+    _ARRIVED.set(time.monotonic())
 
 
 def principal_of(context: Context) -> Principal:
@@ -32,6 +41,7 @@ def invocation_of(request: pb.ExecuteRequest | pb.ExecuteStreamRequest, context:
         principal=principal_of(context),
         trace_id=_trace_id(context),
         deadline=_deadline(context),
+        arrived=_ARRIVED.get(),
     )
 
 

@@ -4,14 +4,14 @@ gRPC's own deserializers run outside of it: what they raise becomes UNKNOWN for 
 once for each message that anybody sends.
 """
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
 from executor.codec import MalformedRequest
-from executor.ingress.calls import Context
+from executor.ingress.calls import Context, arrived
 from executor.ingress.errors import Answered
 from executor.telemetry.logs import logger
 
@@ -21,23 +21,46 @@ Read = Callable[[bytes], Any]
 _log = logger(__name__)
 
 
-class ReadInside(grpc.aio.ServerInterceptor):
-    """For each handler whose behaviour is a coroutine, or that takes and gives a stream as a generator."""
+class ReadsInside:
+    """A server as those see it who add a service to it. An interceptor would be asked, and make its handler, anew for
+    each call.
 
-    async def intercept_service(
-        self,
-        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]]",
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        handler: Any = await continuation(handler_call_details)
+    For each handler whose behaviour is a coroutine, or that takes and gives a stream as a generator.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
+        self._server.add_generic_rpc_handlers(tuple(map(_Reading, handlers)))
+
+    def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Any]) -> None:
+        """The same handlers, for servers that are asked for them by name; an asyncio server is not."""
+
+
+class _Reading(grpc.GenericRpcHandler):
+    def __init__(self, handlers: grpc.GenericRpcHandler) -> None:
+        self._handlers = handlers
+        self._known: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        method = handler_call_details.method
+        if (known := self._known.get(method)) is not None:
+            return known
+        handler: Any = self._handlers.service(handler_call_details)
         if handler is None:  # there is no such method, which gRPC answers
             return None
-        read, write = _reader(handler_call_details.method, handler.request_deserializer), handler.response_serializer
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(_one(handler.unary_unary, read), None, write)
-        if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(_one(handler.unary_stream, read), None, write)
-        return grpc.stream_stream_rpc_method_handler(_many(handler.stream_stream, read), None, write)
+        made = self._known[method] = _reading(method, handler)
+        return made
+
+
+def _reading(method: str, handler: Any) -> "grpc.RpcMethodHandler[Any, Any]":  # noqa: ANN401 - as gRPC's stubs have it
+    read, write = _reader(method, handler.request_deserializer), handler.response_serializer
+    if handler.unary_unary:
+        return grpc.unary_unary_rpc_method_handler(_one(handler.unary_unary, read), None, write)
+    if handler.unary_stream:
+        return grpc.unary_stream_rpc_method_handler(_one(handler.unary_stream, read), None, write)
+    return grpc.stream_stream_rpc_method_handler(_many(handler.stream_stream, read), None, write)
 
 
 def _reader(method: str, parse: Read) -> Read:
@@ -53,6 +76,7 @@ def _reader(method: str, parse: Read) -> Read:
 
 def _one(behaviour: Any, read: Read) -> Any:  # noqa: ANN401 - as gRPC's stubs have them
     async def call(raw: bytes, context: Context) -> Any:  # noqa: ANN401
+        arrived()
         async with Answered(context):
             request = read(raw)
         return await behaviour(request, context)

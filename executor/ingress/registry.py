@@ -6,9 +6,11 @@ would be left behind; so the registry owns the task, and a drain waits for all o
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from executor.ingress.errors import Draining
 from executor.ingress.needs import Executes
@@ -18,6 +20,8 @@ from executor.model.outcome import Outcome
 from executor.sandbox.recorder import Observer
 from executor.telemetry.logs import log_outcome, logger
 
+LOG_SECONDS = 0.01
+"""After its end an invocation is logged: first its answer leaves."""
 _log = logger(__name__)
 
 
@@ -29,8 +33,16 @@ class Running:
 
     async def outcome(self) -> Outcome:
         """Unlike `await task`, being cancelled here does not reach into the pipeline."""
-        await asyncio.wait((self.task,))
+        if not self.task.done():
+            ended = asyncio.get_running_loop().create_future()
+            self.task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+            await ended
         return self.task.result()
+
+
+class _Ended(NamedTuple):
+    running: Running
+    elapsed_ms: float
 
 
 class Registry:
@@ -38,6 +50,7 @@ class Registry:
         self._pipeline = pipeline
         self._running: dict[str, Running] = {}
         self._draining = False
+        self._unlogged: deque[_Ended] = deque()
 
     @property
     def count(self) -> int:
@@ -86,6 +99,7 @@ class Registry:
         if tasks:
             await asyncio.wait(tasks, timeout=grace_seconds)
         await self.cancel(tuple(self._running.values()))
+        self._log_ended()
 
     def _start(self, invocation: Invocation, observer: Observer) -> Running:
         if self._draining:
@@ -101,10 +115,20 @@ class Registry:
 
     def _end(self, running: Running, began: float) -> None:
         del self._running[running.invocation.invocation_id]
-        error = None if running.task.cancelled() else running.task.exception()
-        if error is None and not running.task.cancelled():
-            log_outcome(_log, running.task.result(), 1000 * (time.monotonic() - began))
-        elif isinstance(error, ServiceError):
-            _log.warning("invocation refused", invocation_id=running.invocation.invocation_id, error=str(error))
-        else:
-            _log.error("invocation broke", invocation_id=running.invocation.invocation_id, exc_info=error)
+        if not self._unlogged:
+            running.task.get_loop().call_later(LOG_SECONDS, self._log_ended)
+        self._unlogged.append(_Ended(running, 1000 * (time.monotonic() - began)))
+
+    def _log_ended(self) -> None:
+        while self._unlogged:
+            _log_end(*self._unlogged.popleft())
+
+
+def _log_end(running: Running, elapsed_ms: float) -> None:
+    error = None if running.task.cancelled() else running.task.exception()
+    if error is None and not running.task.cancelled():
+        log_outcome(_log, running.task.result(), elapsed_ms)
+    elif isinstance(error, ServiceError):
+        _log.warning("invocation refused", invocation_id=running.invocation.invocation_id, error=str(error))
+    else:
+        _log.error("invocation broke", invocation_id=running.invocation.invocation_id, exc_info=error)

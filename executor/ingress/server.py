@@ -1,14 +1,14 @@
 """The gRPC server: addresses, health, reflection, limits of messages, and an orderly end."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from executor.catalogue.catalogue import Catalogue
-from executor.ingress.messages import ReadInside
+from executor.ingress.messages import ReadsInside
 from executor.ingress.needs import Executes, OutputReader, Unavailability
 from executor.ingress.registry import Registry
 from executor.ingress.service import HEARTBEAT_SECONDS, ExecutorService
@@ -72,10 +72,12 @@ class Server:
 
     async def start(self) -> None:
         """Raises Unavailable where an address is taken, Misconfigured where it cannot be used."""
-        self._server = server = grpc.aio.server(options=_OPTIONS, interceptors=(ReadInside(),))
-        rpc.add_ExecutorServiceServicer_to_server(self._service, server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        self._server = server = grpc.aio.server(options=_OPTIONS)
+        reading: Any = ReadsInside(server)
+        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        rpc.add_ExecutorServiceServicer_to_server(self._service, reading)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, reading)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), reading)
         try:
             for address in self._wanted:
                 self._bound.append(self._bind(server, address))

@@ -48,3 +48,5 @@ class Invocation:
     """Names of `Limits`; may only lower the tool's."""
     deadline: float | None = None
     """On `time.monotonic`, in seconds; None where the caller set none."""
+    arrived: float | None = None
+    """On `time.monotonic`, in seconds: when its bytes reached the service; None where it came no such way."""

@@ -53,6 +53,8 @@ class Isolation:
     limits: Limits
     degraded: tuple[str, ...] = ()
     """What this host could not enforce and the operator allowed by name, one sentence each."""
+    prepared: str = "on_demand"
+    """How the sandbox was made: `on_demand` or `pooled`, with `+template:NAME` where an interpreter was forked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,10 @@ class Ran:
     """None where the call was cancelled."""
     usage: Usage = field(default_factory=Usage)
     """As far as it is known; the report's where there is one."""
+    asked: float
+    """On `time.monotonic`, in seconds: when a sandbox was asked for."""
+    dead: float
+    """On `time.monotonic`, in seconds: when its process tree was known to be dead."""
     collection: Collection = field(default_factory=Collection)
 
 

@@ -74,6 +74,12 @@ class Usage:
     """Of the tree; None where this host cannot tell."""
     peak_memory_bytes: int | None = None
     peak_processes: int | None = None
+    admission_ms: float | None = None
+    """From the arrival of the request to the request for a sandbox, without `queue_ms`; None where there was none."""
+    result_ms: float | None = None
+    """From the dead tree to the outcome; None where nothing ran."""
+    total_ms: float | None = None
+    """From the arrival of the request to the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What a backend is. The session and the tests speak to this alone; native, docker and the fake implement it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from executor.model.outcome import Isolation
@@ -56,6 +56,13 @@ class Backend(Protocol):
         """Whether `program` (a name on PATH or an absolute path) exists in the image."""
         ...
 
-    async def open(self, spec: SandboxSpec) -> Sandbox:
-        """A fresh sandbox. Raises InvocationError(SANDBOX_UNAVAILABLE)."""
+    def expect(self, specs: Iterable[SandboxSpec]) -> None:
+        """Calls of these may come at any time: what can be made ahead for them may be. Returns at once."""
+        ...
+
+    async def open(self, spec: SandboxSpec, process: Process | None = None) -> Sandbox:
+        """A fresh sandbox. `process` is what will run there, where that is known: one that suits it may be chosen.
+
+        Raises InvocationError(SANDBOX_UNAVAILABLE).
+        """
         ...

@@ -6,7 +6,7 @@ in a world that `fake_machine.py` keeps. It must never be offered to a caller of
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from executor.model.errors import ErrorCode, ErrorDetail, InvocationError, Unavailable
@@ -63,7 +63,11 @@ class FakeBackend:
         directory, _, name = program.rpartition("/")
         return image in self._images and name in self._programs and (directory in BIN or program == name)
 
-    async def open(self, spec: SandboxSpec) -> "FakeSandbox":
+    def expect(self, specs: Iterable[SandboxSpec]) -> None:
+        """Nothing is worth making ahead."""
+
+    async def open(self, spec: SandboxSpec, process: Process | None = None) -> "FakeSandbox":
+        del process
         if not self._started:
             raise _unavailable(f"The {self.name} backend is not started.", "Start it before opening a sandbox.")
         if spec.image not in self._images:

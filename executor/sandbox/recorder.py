@@ -1,11 +1,13 @@
 """Keeps what a program writes: a bounded excerpt in memory, all of it in a spool, each piece to the observer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from executor.model.errors import Unavailable
 from executor.model.run import Excerpt, StreamName
 from executor.sandbox.bounded import BoundedBuffer
+
+_NOTHING = Excerpt(head=b"", tail=b"", total_bytes=0)
 
 
 class Observer(Protocol):
@@ -34,29 +36,33 @@ class Spool(Protocol):
 class Outputs(Protocol):
     def spool(self, tenant: str) -> Spool: ...
 
-    async def put(self, content: bytes, tenant: str) -> str:
-        """Gives the ref."""
+    async def put_all(self, contents: Sequence[bytes], tenant: str) -> Sequence[str | Unavailable]:
+        """For each its ref, or why it could not be stored."""
         ...
 
 
 class Recorder:
-    """One per invocation."""
+    """One per invocation. Most programs are silent on a stream, so what keeps one is made with its first byte."""
 
     def __init__(self, outputs: Outputs, tenant: str, text_bytes: int, observer: Observer) -> None:
+        self._outputs, self._tenant, self._text_bytes = outputs, tenant, text_bytes
         self._observer = observer
-        self._buffers = {name: BoundedBuffer(text_bytes, text_bytes) for name in StreamName}
-        self._spools = {name: outputs.spool(tenant) for name in StreamName}
+        self._buffers: dict[StreamName, BoundedBuffer] = {}
+        self._spools: dict[StreamName, Spool] = {}
 
     def on_output(self, stream: StreamName, data: bytes) -> None:
-        self._buffers[stream].append(data)
-        self._spools[stream].write(data)
+        if (buffer := self._buffers.get(stream)) is None:
+            buffer = self._buffers[stream] = BoundedBuffer(self._text_bytes, self._text_bytes)
+        buffer.append(data)
+        self._spool(stream).write(data)
         self._observer.output(stream, data)
 
     def excerpt(self, stream: StreamName) -> Excerpt:
-        return self._buffers[stream].excerpt()
+        buffer = self._buffers.get(stream)
+        return _NOTHING if buffer is None else buffer.excerpt()
 
     def ref(self, stream: StreamName) -> str:
-        return self._spools[stream].ref
+        return self._spool(stream).ref
 
     async def settle(self, *, keep: Iterable[StreamName]) -> dict[StreamName, str]:
         """Every spool is kept or gone when this returns; for each that should have been kept and was not, why."""
@@ -68,3 +74,8 @@ class Recorder:
             except Unavailable as error:
                 lost[name] = str(error)
         return lost
+
+    def _spool(self, stream: StreamName) -> Spool:
+        if (spool := self._spools.get(stream)) is None:
+            spool = self._spools[stream] = self._outputs.spool(self._tenant)
+        return spool

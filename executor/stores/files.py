@@ -5,6 +5,8 @@ tenant who asks, so that an absent, an expired, a malformed and a foreign ref ar
 modification time of a file is the time of storing. Several processes may share a store; each counts what the others
 put there when it sweeps.
 
+Whatever touches the disk runs in the store's own threads, so that a slow disk holds up nobody who does not need it.
+
 Accepted imprecision: what is stored outlives the process and not a power failure (no fsync); what is still being
 written does not count against the quota (each stream is bounded by its own limit).
 """
@@ -16,9 +18,12 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from executor.model.errors import BadRequest, NotFound, Unavailable
 from executor.stores.directory import Stored, StoreDirectory
@@ -26,9 +31,15 @@ from executor.stores.directory import Stored, StoreDirectory
 _REF = re.compile(r"out_[A-Za-z0-9_-]{26,64}")
 _MEMORY_BYTES = 256 * 1024
 """Of each spool; what is longer goes to a file."""
+_WAITING_BYTES = 64 * 1024 * 1024
+"""Of each spool, on their way to its file; a disk that is so much slower than the program loses the spool."""
+_THREADS = 4
 _PIECE_BYTES = 64 * 1024
 _SLACK = 0.1
 """Part of the quota that is freed when it is exceeded, so that not every later write has to look at every file."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class FileOutputStore:
@@ -40,35 +51,44 @@ class FileOutputStore:
         self.directory = StoreDirectory(root)
         self._ttl_seconds, self._quota_bytes, self._clock = ttl_seconds, quota_bytes, clock
         self._stored_bytes = 0
+        self._threads: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         """Held while files come or go, so that `_stored_bytes` is true."""
 
     async def start(self) -> None:
         """Removes what a dead process was writing, and what is expired."""
-        await asyncio.to_thread(self.directory.open)
+        await self.in_thread(self.directory.open)
         await self.sweep()
 
     async def stop(self) -> None:
         """Idempotent. A spool that is still open can no longer be kept."""
+        if self._threads is not None:
+            await asyncio.to_thread(self._threads.shutdown)
+            self._threads = None
         await asyncio.to_thread(self.directory.close)
 
     async def sweep(self) -> None:
         """Removes what is expired, and the oldest where the quota is exceeded."""
         with self._named("swept"):
-            await asyncio.to_thread(self._sweep)
+            await self.in_thread(self._sweep)
 
     def spool(self, tenant: str) -> "FileSpool":
         return FileSpool(self, tenant)
 
     async def put(self, content: bytes, tenant: str) -> str:
-        spool = self.spool(tenant)
-        await asyncio.to_thread(spool.write, content)
-        await spool.keep()
-        return spool.ref
+        """Gives the ref. Raises Unavailable."""
+        (stored,) = await self.put_all([content], tenant)
+        if isinstance(stored, Unavailable):
+            raise stored
+        return stored
+
+    async def put_all(self, contents: Sequence[bytes], tenant: str) -> Sequence[str | Unavailable]:
+        """For each its ref, or why it could not be stored."""
+        return await self.in_thread(lambda: [self._put(content, tenant) for content in contents])
 
     async def size(self, ref: str, tenant: str) -> int:
         """In bytes. Raises NotFound."""
-        fd, size_bytes = self._open(ref, tenant)
+        fd, size_bytes = await self._opened(ref, tenant)
         os.close(fd)
         return size_bytes
 
@@ -79,12 +99,12 @@ class FileOutputStore:
         """
         if start < 0 or (end is not None and end < start):
             raise BadRequest(f"The byte range {start}:{end} is not valid: give 0 <= start <= end.")
-        fd, size_bytes = self._open(ref, tenant)
+        fd, size_bytes = await self._opened(ref, tenant)
         try:
             last = size_bytes if end is None else min(end, size_bytes)
             while start < last:
                 with self._named("read"):
-                    piece = await asyncio.to_thread(os.pread, fd, min(_PIECE_BYTES, last - start), start)
+                    piece = await self.in_thread(os.pread, fd, min(_PIECE_BYTES, last - start), start)
                 if not piece:
                     return
                 yield piece
@@ -106,6 +126,29 @@ class FileOutputStore:
             self._stored_bytes += size_bytes
         if self._stored_bytes > self._quota_bytes:
             self._sweep()
+
+    def in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Begins `work` in a thread of the store, or lets it wait for one."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="outputs")
+        return asyncio.get_running_loop().run_in_executor(self._threads, lambda: work(*args, **kwargs))
+
+    def _put(self, content: bytes, tenant: str) -> str | Unavailable:
+        spool = self.spool(tenant)
+        try:
+            spool.keep_all(content)
+        except Unavailable as error:
+            return error
+        return spool.ref
+
+    async def _opened(self, ref: str, tenant: str) -> tuple[int, int]:
+        """A descriptor and the size. Raises NotFound."""
+        opening = self.in_thread(self._open, ref, tenant)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
 
     def _open(self, ref: str, tenant: str) -> tuple[int, int]:
         absent = NotFound(f"There is no output under ref {ref[:80]!r}: it is not one, or its time is up.")
@@ -156,15 +199,19 @@ class FileOutputStore:
 class FileSpool:
     """Bytes on their way into the store: in memory while they are few, in a temporary file once they are not.
 
-    Ends with `keep` or `discard`; until then nobody can read them.
+    Ends with `keep` or `discard`; until then nobody can read them. Used on the event loop; what is written goes to the
+    file in a thread, piece after piece.
     """
 
     def __init__(self, store: FileOutputStore, tenant: str) -> None:
         self._store, self._tenant = store, tenant
         self._ref = "out_" + secrets.token_urlsafe(20)
         self._memory = bytearray()
+        self._waiting: deque[bytearray] = deque()
+        """For the thread, in order."""
+        self._writing: asyncio.Future[None] | None = None
         self._fd = -1
-        self._size_bytes = 0
+        self._size_bytes = self._handed_bytes = self._written_bytes = 0
         self._failure: OSError | Unavailable | None = None
         self._ended = False
 
@@ -173,38 +220,73 @@ class FileSpool:
         return self._ref
 
     def write(self, data: bytes) -> None:
-        """Never raises: it is called for each piece as it is read. A failure is told by `keep`."""
-        if self._ended:
+        """Never raises, never waits: it is called for each piece as it is read. A failure is told by `keep`."""
+        if self._ended or self._failure:
             return
         self._size_bytes += len(data)
-        try:
-            if self._fd < 0 and self._size_bytes <= _MEMORY_BYTES:
-                self._memory += data
-            else:
-                self._spill()
-                _write_all(self._fd, data)
-        except (OSError, Unavailable) as error:
-            self._failure = error
-            self._release()
+        self._memory += data
+        if len(self._memory) > _MEMORY_BYTES:
+            self._hand_over()
 
     async def keep(self) -> None:
         """What was written can be read when this returns. Raises Unavailable where it could not be stored."""
-        await asyncio.to_thread(self._keep)
+        await self._settled()
+        await self._store.in_thread(self._keep)
 
     async def discard(self) -> None:
         """Idempotent; does nothing after `keep`."""
-        if self._fd < 0:
+        if self._writing is None:
             self._release()  # memory alone: not worth a thread
-        else:
-            await asyncio.to_thread(self._release)
+            return
+        self._ended = True
+        await self._settled()
+        await self._store.in_thread(self._release)
 
-    def _keep(self) -> None:
+    def keep_all(self, content: bytes) -> None:
+        """Instead of `write` and `keep`, for who is in a thread. Raises Unavailable."""
+        self._size_bytes = len(content)
+        self._keep(content)
+
+    def _hand_over(self) -> None:
+        self._waiting.append(self._memory)
+        self._handed_bytes += len(self._memory)
+        self._memory = bytearray()
+        if self._handed_bytes - self._written_bytes > _WAITING_BYTES:
+            self._waiting.clear()
+            self._failure = Unavailable(
+                f"The output store {self._store.directory.root} is written more slowly than the program writes. Use a "
+                "faster disk, or lower the tool's output_bytes."
+            )
+        elif self._writing is None or self._writing.done():
+            self._writing = self._store.in_thread(self._write_waiting)
+
+    async def _settled(self) -> None:
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+
+    def _write_waiting(self) -> None:
+        """What comes too late for one turn is written in the next, or by `keep`."""
         try:
+            while self._waiting and not (self._ended or self._failure):
+                self._write(self._waiting.popleft())
+        except (OSError, Unavailable) as error:
+            self._failure = error
+            self._waiting.clear()
+
+    def _write(self, data: bytes | bytearray) -> None:
+        if self._fd < 0:
+            self._fd = self._store.directory.create_temporary(self._ref)
+        _write_all(self._fd, data)
+        self._written_bytes += len(data)
+
+    def _keep(self, rest: bytes | None = None) -> None:
+        try:
+            self._write_waiting()
             if self._failure:
                 raise self._failure
             if self._ended:
                 raise Unavailable(f"What was written under ref {self._ref} was kept or discarded before.")
-            self._spill()
+            self._write(self._memory if rest is None else rest)
             self._store.keep(self._fd, self._ref, self._tenant, self._size_bytes)
         except OSError as error:
             raise Unavailable(
@@ -214,19 +296,19 @@ class FileSpool:
         finally:
             self._release()
 
-    def _spill(self) -> None:
-        if self._fd < 0:
-            self._fd = self._store.directory.create_temporary(self._ref)
-            _write_all(self._fd, self._memory)
-            self._memory = bytearray()
-
     def _release(self) -> None:
         self._ended = True
         self._memory = bytearray()
+        self._waiting.clear()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
             self._store.directory.remove_temporary(self._ref)  # absent where it was kept
+
+
+def _close_opened(opening: "asyncio.Future[tuple[int, int]]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result()[0])
 
 
 def _write_all(fd: int, data: bytes | bytearray) -> None:

@@ -43,12 +43,11 @@ class MemoryLedger:
         self._put(_entry(invocation, Step.ATTEMPTED))
 
     async def intend(self, invocation: Invocation, tool: Tool) -> None:
-        self._put(replace(_entry(invocation, Step.INTENDED), tool_version=tool.version))
+        self._put(_entry(invocation, Step.INTENDED, tool.version))
 
     async def conclude(self, invocation: Invocation, outcome: Outcome) -> None:
-        entry = _entry(invocation, Step.CONCLUDED)
-        kept = replace(outcome, arguments_echo=None)
-        self._put(replace(entry, tool_version=outcome.tool_version, outcome=kept))
+        kept = outcome if outcome.arguments_echo is None else replace(outcome, arguments_echo=None)
+        self._put(_entry(invocation, Step.CONCLUDED, outcome.tool_version, kept))
 
     def entries(self) -> Sequence[Entry]:
         """The most recent step last."""
@@ -61,7 +60,14 @@ class MemoryLedger:
             self._entries.popitem(last=False)
 
 
-def _entry(invocation: Invocation, step: Step) -> Entry:
+def _entry(
+    invocation: Invocation, step: Step, tool_version: str | None = None, outcome: Outcome | None = None
+) -> Entry:
     return Entry(
-        invocation_id=invocation.invocation_id, principal=invocation.principal.name, tool=invocation.tool, step=step
+        invocation_id=invocation.invocation_id,
+        principal=invocation.principal.name,
+        tool=invocation.tool,
+        step=step,
+        tool_version=tool_version,
+        outcome=outcome,
     )

@@ -873,6 +873,9 @@ class Usage(_message.Message):
     CPU_MS_FIELD_NUMBER: _builtins.int
     PEAK_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     PEAK_PROCESSES_FIELD_NUMBER: _builtins.int
+    ADMISSION_MS_FIELD_NUMBER: _builtins.int
+    RESULT_MS_FIELD_NUMBER: _builtins.int
+    TOTAL_MS_FIELD_NUMBER: _builtins.int
     queue_ms: _builtins.float
     """Waited for capacity."""
     setup_ms: _builtins.float
@@ -887,6 +890,14 @@ class Usage(_message.Message):
     """Most memory in use at one time."""
     peak_processes: _builtins.int
     """Most processes at one time."""
+    admission_ms: _builtins.float
+    """From the arrival of the request to the request for a sandbox, without the time in the queue; absent where no
+    sandbox was asked for.
+    """
+    result_ms: _builtins.float
+    """From the dead tree to the outcome, before it is encoded; absent where nothing ran."""
+    total_ms: _builtins.float
+    """From the arrival of the request to the outcome, before it is encoded; absent where nobody measured it."""
     def __init__(
         self,
         *,
@@ -897,23 +908,38 @@ class Usage(_message.Message):
         cpu_ms: _builtins.float | None = ...,
         peak_memory_bytes: _builtins.int | None = ...,
         peak_processes: _builtins.int | None = ...,
+        admission_ms: _builtins.float | None = ...,
+        result_ms: _builtins.float | None = ...,
+        total_ms: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_ms", b"_cpu_ms", "_peak_memory_bytes", b"_peak_memory_bytes", "_peak_processes", b"_peak_processes", "cpu_ms", b"cpu_ms", "peak_memory_bytes", b"peak_memory_bytes", "peak_processes", b"peak_processes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_admission_ms", b"_admission_ms", "_cpu_ms", b"_cpu_ms", "_peak_memory_bytes", b"_peak_memory_bytes", "_peak_processes", b"_peak_processes", "_result_ms", b"_result_ms", "_total_ms", b"_total_ms", "admission_ms", b"admission_ms", "cpu_ms", b"cpu_ms", "peak_memory_bytes", b"peak_memory_bytes", "peak_processes", b"peak_processes", "result_ms", b"result_ms", "total_ms", b"total_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_ms", b"_cpu_ms", "_peak_memory_bytes", b"_peak_memory_bytes", "_peak_processes", b"_peak_processes", "cpu_ms", b"cpu_ms", "peak_memory_bytes", b"peak_memory_bytes", "peak_processes", b"peak_processes", "queue_ms", b"queue_ms", "setup_ms", b"setup_ms", "teardown_ms", b"teardown_ms", "wall_ms", b"wall_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_admission_ms", b"_admission_ms", "_cpu_ms", b"_cpu_ms", "_peak_memory_bytes", b"_peak_memory_bytes", "_peak_processes", b"_peak_processes", "_result_ms", b"_result_ms", "_total_ms", b"_total_ms", "admission_ms", b"admission_ms", "cpu_ms", b"cpu_ms", "peak_memory_bytes", b"peak_memory_bytes", "peak_processes", b"peak_processes", "queue_ms", b"queue_ms", "result_ms", b"result_ms", "setup_ms", b"setup_ms", "teardown_ms", b"teardown_ms", "total_ms", b"total_ms", "wall_ms", b"wall_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__admission_ms: _TypeAlias = _typing.Literal["admission_ms"]  # noqa: Y015
+    _WhichOneofArgType__admission_ms: _TypeAlias = _typing.Literal["_admission_ms", b"_admission_ms"]  # noqa: Y015
     _WhichOneofReturnType__cpu_ms: _TypeAlias = _typing.Literal["cpu_ms"]  # noqa: Y015
     _WhichOneofArgType__cpu_ms: _TypeAlias = _typing.Literal["_cpu_ms", b"_cpu_ms"]  # noqa: Y015
     _WhichOneofReturnType__peak_memory_bytes: _TypeAlias = _typing.Literal["peak_memory_bytes"]  # noqa: Y015
     _WhichOneofArgType__peak_memory_bytes: _TypeAlias = _typing.Literal["_peak_memory_bytes", b"_peak_memory_bytes"]  # noqa: Y015
     _WhichOneofReturnType__peak_processes: _TypeAlias = _typing.Literal["peak_processes"]  # noqa: Y015
     _WhichOneofArgType__peak_processes: _TypeAlias = _typing.Literal["_peak_processes", b"_peak_processes"]  # noqa: Y015
+    _WhichOneofReturnType__result_ms: _TypeAlias = _typing.Literal["result_ms"]  # noqa: Y015
+    _WhichOneofArgType__result_ms: _TypeAlias = _typing.Literal["_result_ms", b"_result_ms"]  # noqa: Y015
+    _WhichOneofReturnType__total_ms: _TypeAlias = _typing.Literal["total_ms"]  # noqa: Y015
+    _WhichOneofArgType__total_ms: _TypeAlias = _typing.Literal["_total_ms", b"_total_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__admission_ms) -> _WhichOneofReturnType__admission_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu_ms) -> _WhichOneofReturnType__cpu_ms | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__peak_memory_bytes) -> _WhichOneofReturnType__peak_memory_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__peak_processes) -> _WhichOneofReturnType__peak_processes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__result_ms) -> _WhichOneofReturnType__result_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__total_ms) -> _WhichOneofReturnType__total_ms | None: ...
 
 Global___Usage: _TypeAlias = Usage  # noqa: Y015
 
@@ -929,6 +955,7 @@ class Isolation(_message.Message):
     NETWORK_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     DEGRADED_FIELD_NUMBER: _builtins.int
+    PREPARED_FIELD_NUMBER: _builtins.int
     backend: _builtins.str
     """Such as `native`."""
     image: _builtins.str
@@ -937,6 +964,8 @@ class Isolation(_message.Message):
     """Digest of the image."""
     network: _builtins.str
     """Such as `none`."""
+    prepared: _builtins.str
+    """How the sandbox was made: `on_demand` or `pooled`, with `+template:NAME` where an interpreter was forked."""
     @_builtins.property
     def limits(self) -> Global___Limits:
         """Limits in force."""
@@ -954,10 +983,11 @@ class Isolation(_message.Message):
         network: _builtins.str = ...,
         limits: Global___Limits | None = ...,
         degraded: _abc.Iterable[_builtins.str] | None = ...,
+        prepared: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "degraded", b"degraded", "image", b"image", "image_digest", b"image_digest", "limits", b"limits", "network", b"network"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "degraded", b"degraded", "image", b"image", "image_digest", b"image_digest", "limits", b"limits", "network", b"network", "prepared", b"prepared"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

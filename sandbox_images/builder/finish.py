@@ -1,11 +1,13 @@
-"""What the recipe states beside packages: directories, files, links and bundles. Stands for the maintainer scripts."""
+"""What the recipe states beside packages: edits, directories, files, links and bundles. Stands for the maintainer
+scripts.
+"""
 
 import io
 from pathlib import Path
 
 from .errors import BuildError
 from .globs import MERGED
-from .recipe import Recipe
+from .recipe import Edit, Recipe
 from .tree import Tree
 
 MOUNT_POINTS = ("proc", "dev", "dev/shm", "tmp", "workspace", "run")
@@ -15,12 +17,26 @@ MOUNT_POINTS = ("proc", "dev", "dev/shm", "tmp", "workspace", "run")
 def finish(recipe: Recipe, tree: Tree) -> None:
     for path in (*MOUNT_POINTS, *recipe.directories):
         tree.directory(path)
+    for edit in recipe.edits:
+        _edit(tree, edit)
     for path, text in recipe.files.items():
         tree.file(path, io.BytesIO(text.encode()), is_executable=text.startswith("#!"))
     for path, target in recipe.links.items():
         _link(tree, path, target)
     for path, glob in recipe.bundles.items():
         tree.file(path, io.BytesIO(_concatenated(tree.root, path, glob)), is_executable=False)
+
+
+def _edit(tree: Tree, edit: Edit) -> None:
+    """A text that is not there, or there twice, is another version of the file than the recipe was written for."""
+    place = tree.place(edit.path)
+    if place.is_symlink() or not place.is_file():
+        raise BuildError(f"edits: {edit.path}: no such file in the image; is its package missing or excluded?")
+    content, old = place.read_bytes(), edit.old.encode()
+    if (count := content.count(old)) != 1:
+        raise BuildError(f"edits: {edit.path}: `old` stands there {count} times, not once; compare it with the file")
+    is_executable = bool(place.stat().st_mode & 0o111)
+    tree.file(edit.path, io.BytesIO(content.replace(old, edit.new.encode())), is_executable=is_executable)
 
 
 def _link(tree: Tree, path: str, target: str) -> None:

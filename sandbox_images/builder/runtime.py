@@ -1,10 +1,12 @@
-"""Runs programs of the image itself: its Python compiles its modules, its ldconfig writes its cache, its checks run.
+"""Runs programs of the image itself: its Python compiles its modules, its ldconfig writes its cache, its templates warm
+up, its checks run.
 
 Python is started through the image's own dynamic loader, without chroot, so that root and an ordinary user get the
-same bytes. ldconfig and the checks need a chroot: root has it, a user has it in a user namespace, and where it does not
-work a note says what was left out (programs then find their libraries by the loader's default directories).
+same bytes. All others need a chroot: root has it, a user has it in a user namespace, and where it does not work a note
+says what was left out (programs then find their libraries by the loader's default directories).
 """
 
+import io
 import os
 import shutil
 import subprocess
@@ -12,13 +14,32 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .errors import BuildError
-from .recipe import Recipe
+from .recipe import Recipe, Template
+from .tree import Tree
 
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SANDBOX_USER = "1000:1000"
 _CHECK_SECONDS = 120
-_WITH_DEVICES = 'mount --rbind /dev "$0/dev" && exec chroot "$@"'
-"""The image has no devices, and git will not start without /dev/null. The mount ends with the command."""
+_AS_IN_A_SANDBOX = (
+    'for place in dev proc; do mount --rbind "/$place" "$0/$place" || exit; done;'
+    'for place in tmp workspace; do mount -t tmpfs -o mode=1777 tmpfs "$0/$place" || exit; done;'
+    'exec chroot "$@"'
+)
+"""The image has no devices, and git will not start without /dev/null. The mounts end with the command."""
+_WARM_UP = """
+import importlib, os, sys
+warm, *modules = sys.argv[1:]
+if sys.implementation.name != "cpython" or sys.version_info < (3, 10):
+    sys.exit(f"the interpreter is {sys.implementation.name} {sys.version.split()[0]}, not CPython 3.10 or later")
+for module in modules:
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # whatever the module raises, its name belongs to it
+        sys.exit(f"module {module}: {type(error).__name__}: {error}")
+exec(compile(warm, "warm", "exec"), {"__name__": "warm"})
+if (threads := len(os.listdir("/proc/self/task"))) != 1:
+    sys.exit(f"has {threads} threads when it is warm, and must have one to be forked; set what bounds them to 1")
+"""
 
 
 def compile_python(root: Path, recipe: Recipe) -> str | None:
@@ -57,18 +78,38 @@ def cache_libraries(root: Path, prefix: Sequence[str]) -> None:
     (root / "etc/ld.so.cache").chmod(0o644)
 
 
+def write_printed(root: Path, recipe: Recipe, prefix: Sequence[str]) -> None:
+    """What a program of the image says once, so that no call need ask it again."""
+    tree = Tree(root)
+    for path, command in recipe.printed.items():
+        text = _inside(root, recipe, prefix, command, f"printed: {path}")
+        tree.file(path, io.BytesIO(text.encode()), is_executable=False)
+
+
 def check(root: Path, recipe: Recipe, prefix: Sequence[str]) -> None:
-    """As the user of a sandbox where root builds, so that unreadable files show."""
-    userspec = [f"--userspec={_SANDBOX_USER}", "--groups="] if os.geteuid() == 0 else []
-    chroot = ["/bin/sh", "-c", _WITH_DEVICES, str(root), *userspec, str(root), "/usr/bin/env", "-i"]
+    for template in recipe.templates:
+        _warm_up(root, recipe, prefix, template)
     for command in recipe.checks:
-        inside = [*prefix, *chroot, *_assignments(recipe.environment), *command]
-        try:
-            done = _run(inside, {"PATH": _SYSTEM_PATH}, timeout_seconds=_CHECK_SECONDS)
-        except subprocess.TimeoutExpired as error:
-            raise BuildError(f"check {' '.join(command)}: took over {_CHECK_SECONDS} s inside the image") from error
-        if done.returncode:
-            raise BuildError(f"check {' '.join(command)}: exit status {done.returncode}: {done.stderr.strip()}")
+        _inside(root, recipe, prefix, command, f"check {' '.join(command)}")
+
+
+def _warm_up(root: Path, recipe: Recipe, prefix: Sequence[str], template: Template) -> None:
+    command = [template.interpreter, "-c", _WARM_UP, template.warm, *template.modules]
+    _inside(root, recipe, prefix, command, f"template {template.name}")
+
+
+def _inside(root: Path, recipe: Recipe, prefix: Sequence[str], command: Sequence[str], purpose: str) -> str:
+    """Standard output. As the user of a sandbox where root builds, so that unreadable files show."""
+    userspec = [f"--userspec={_SANDBOX_USER}", "--groups="] if os.geteuid() == 0 else []
+    chroot = ["/bin/sh", "-c", _AS_IN_A_SANDBOX, str(root), *userspec, str(root), "/usr/bin/env", "-i"]
+    inside = [*prefix, *chroot, *_assignments(recipe.environment), *command]
+    try:
+        done = _run(inside, {"PATH": _SYSTEM_PATH}, timeout_seconds=_CHECK_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{purpose}: took over {_CHECK_SECONDS} s inside the image") from error
+    if done.returncode:
+        raise BuildError(f"{purpose}: exit status {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _assignments(environment: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,7 @@ from executor.model.errors import ErrorCode, InvocationError
 from executor.model.run import End, RunReport, SandboxSpec
 from executor.sandbox.contract import Backend, Sandbox
 from tests.support.bench import Bench, Heard, process
-from tests.support.census import census, processes_with, settled
+from tests.support.census import census, leaked, processes_with
 from tests.support.programs import Programs
 
 
@@ -168,5 +168,5 @@ async def test_a_closed_sandbox_leaves_nothing_behind_while_the_backend_runs_on(
     before, state_before = census(str(tmp_path)), names_below(tmp_path)
     for number in range(1, 4):
         await hostile(number)
-    assert await asyncio.to_thread(settled, before) == {}
+    assert await asyncio.to_thread(leaked, before) == {}
     assert names_below(tmp_path) == state_before

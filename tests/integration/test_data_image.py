@@ -58,6 +58,16 @@ async def test_python_has_numpy_and_pandas(service):
     assert await printed(service, "python", f'{{"code": "{code}"}}') == "10\n"
 
 
+async def test_matplotlib_draws_at_once_with_the_fonts_of_the_image_and_leaves_nothing_beside_the_picture(service):
+    code = (
+        "import matplotlib.pyplot as plt, os; plt.plot([1]); plt.savefig('a.png');"
+        "print(sorted(os.listdir('.')), os.listdir('/tmp'))"
+    )
+    outcome = await call(service, "python", json.dumps({"code": code}), collect=("*.png",))
+    assert (outcome.stdout.text, outcome.stderr.text) == ("['a.png', 'main.py'] []\n", "")
+    assert [artifact.path for artifact in outcome.artifacts] == ["a.png"]
+
+
 async def test_node_runs_a_program(service):
     code = "console.log([1, 2, 3].reduce((a, b) => a + b), typeof require('node:fs').readFileSync)"
     assert await printed(service, "node", f'{{"code": "{code}"}}') == "6 function\n"

@@ -16,8 +16,9 @@ def make_fake_backend() -> Backend:
 
 def make_native_backend(state_dir: Path) -> Backend:
     from executor.sandbox.native.backend import NativeBackend, NativeSettings  # noqa: PLC0415 - Linux alone has it
+    from executor.sandbox.native.pool import PoolSettings  # noqa: PLC0415
 
-    return NativeBackend(NativeSettings(state_dir=state_dir, pool_size=0))
+    return NativeBackend(NativeSettings(state_dir=state_dir, pool=PoolSettings(most=0), launchers=1))
 
 
 async def start_or_skip(backend: Backend) -> None:

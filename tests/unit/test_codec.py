@@ -132,7 +132,7 @@ PAIRS = [
     (Limits, pb.LimitOverrides, set(), set()),
     (ToolOffer, pb.Tool, {"parameters", "examples"}, {"parameters_json", "examples_json"}),
     (InputFile, pb.InputFile, {"internal"}, set()),
-    (Invocation, pb.Invocation, {"invocation_id", "principal", "deadline"}, set()),
+    (Invocation, pb.Invocation, {"invocation_id", "principal", "deadline", "arrived"}, set()),
     (Accepted, pb.Accepted, {"sequence"}, set()),
     (Started, pb.Started, {"sequence"}, set()),
     (Output, pb.OutputChunk, {"sequence"}, set()),

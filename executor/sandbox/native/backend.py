@@ -7,18 +7,19 @@ import os
 import resource
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from executor.model.errors import ErrorCode, ErrorDetail, InvocationError, Unavailable
 from executor.model.limits import Limits
 from executor.model.outcome import Isolation
-from executor.model.run import SandboxSpec
-from executor.sandbox.native import cgroups, images, seccomp
+from executor.model.run import Process, SandboxSpec
+from executor.sandbox.native import cgroups, choice, images, seccomp
 from executor.sandbox.native.channel import Channel, LauncherDied
 from executor.sandbox.native.plan import Hierarchy, ImagePlan, LauncherPlan, Rlimits, SandboxPlan
-from executor.sandbox.native.pool import Pool
+from executor.sandbox.native.pool import Kind, Pool, PoolSettings
+from executor.sandbox.native.reaper import Reaper
 from executor.sandbox.native.sandbox import NativeSandbox
 
 _DELEGATE = "run as root, or with a delegated cgroup: systemd-run --user --scope -p Delegate=yes executor ..."
@@ -30,6 +31,9 @@ DEGRADABLE = {
 """What may be missing where the operator allowed it by name: what holds instead, and how to mend it."""
 
 
+MAX_LAUNCHERS = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeSettings:
     state_dir: Path
@@ -39,8 +43,11 @@ class NativeSettings:
     first_id: int = 1_000_000
     id_count: int = 65_536
     """Host uids and gids for sandboxes; of no effect for an ordinary user, who has one id."""
-    pool_size: int = 2
-    """Sandboxes kept ready of each kind that was asked for lately; 0 makes each one on demand."""
+    pool: PoolSettings = field(default_factory=PoolSettings)
+    launchers: int = field(default_factory=lambda: min(MAX_LAUNCHERS, os.cpu_count() or 1))
+    """Processes that make sandboxes, so that several cores do."""
+    templates: bool = True
+    """Fork interpreters where an image declares templates; otherwise each call starts its own."""
 
 
 REMOVAL_SECONDS = 1.0
@@ -52,55 +59,69 @@ class NativeBackend:
 
     def __init__(self, settings: NativeSettings) -> None:
         self._settings = settings
-        self._channel = Channel()
+        self._channels = [Channel() for _ in range(settings.launchers)]
         self._numbers = itertools.count(1)
         self._images: dict[str, ImagePlan] = {}
+        self._interpreters: dict[str, dict[str, str]] = {}
         self._hierarchies: tuple[Hierarchy, ...] = ()
         self._missing: dict[str, str] = {}
-        self._open: set[NativeSandbox] = set()
-        self._pool = Pool(self._make, settings.pool_size)
-        self._filters: tuple[bytes, bytes] = (b"", b"")
+        self._open: dict[NativeSandbox, tuple[Channel, Kind]] = {}
+        self._in_use: set[NativeSandbox] = set()
+        self._pool = Pool(self._make, settings.pool, makers=2 * settings.launchers)
+        self._reaper = Reaper(self._clear)
+        self._seccomp = b""
         self._launching = asyncio.Lock()
         self._started = False
 
     async def start(self) -> None:
         """Raises Unavailable, naming what this host cannot enforce and what to do about it."""
         _raise_descriptor_limit()
-        self._filters = seccomp.compile_filters()
+        self._seccomp = seccomp.compile_filter()
         found = [images.host_image(), *(images.built_images(d) if (d := self._settings.images_dir) else ())]
+        if not self._settings.templates:
+            found = [replace(image, templates=()) for image in found]
         self._images = {image.name: image for image in found}
+        self._interpreters = {image.name: images.interpreters(image) for image in found}
         name = f"{cgroups.PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         self._hierarchies, self._missing = cgroups.locate(name)
         try:
             self._refuse_what_is_not_allowed()
-            await self._launch()
+            await asyncio.gather(*(self._launch(channel) for channel in self._channels))
         except BaseException:  # also when cancelled: nobody calls stop for what has not started
+            for channel in self._channels:
+                await channel.stop()
             cgroups.remove_base(self._hierarchies)
             raise
         self._started = True
         self._pool.start()
 
-    async def _launch(self) -> None:
+    async def _launch(self, channel: Channel) -> None:
         stage = self._settings.state_dir / "stage"
         stage.mkdir(parents=True, exist_ok=True)
+        number, count = self._channels.index(channel), len(self._channels)
+        ids = self._settings.id_count // count
+        turns = itertools.count()
+        shared = tuple(
+            replace(image, templates=tuple(one for one in image.templates if next(turns) % count == number))
+            for image in self._images.values()
+        )
         plan = LauncherPlan(
             stage=str(stage),
-            images=tuple(self._images.values()),
+            images=shared,
             hierarchies=self._hierarchies,
-            first_id=self._settings.first_id,
-            id_count=self._settings.id_count if os.geteuid() == 0 else 0,
+            first_id=self._settings.first_id + number * ids,
+            id_count=ids if os.geteuid() == 0 else 0,
         )
-        await self._channel.start(plan, self._filters)
+        await channel.start(plan, self._seccomp)
 
-    async def _relaunch(self) -> None:
+    async def _relaunch(self, channel: Channel) -> None:
         """The launcher was killed, and the kernel has killed every sandbox of it; the next call gets a new one."""
         async with self._launching:
             if not self._started:
                 raise LauncherDied("the backend is stopped")
-            if not self._channel.alive:
-                await self._channel.stop()
-                cgroups.remove_sandboxes(self._hierarchies)
-                await self._launch()
+            if not channel.alive:
+                await channel.stop()
+                await self._launch(channel)
 
     def _refuse_what_is_not_allowed(self) -> None:
         refused = {name: why for name, why in self._missing.items() if name not in self._settings.allow_degraded}
@@ -116,9 +137,9 @@ class NativeBackend:
     async def stop(self) -> None:
         self._started = False
         await self._pool.stop()
-        for sandbox in [*self._open]:
-            await sandbox.close()
-        await self._channel.stop()
+        await asyncio.gather(*(sandbox.close() for sandbox in [*self._open]))
+        await self._reaper.drained()
+        await asyncio.gather(*(channel.stop() for channel in self._channels))
         cgroups.remove_sandboxes(self._hierarchies)
         with contextlib.suppress(TimeoutError):  # the next start sweeps what is left
             async with asyncio.timeout(REMOVAL_SECONDS):
@@ -133,7 +154,15 @@ class NativeBackend:
     def has_program(self, image: str, program: str) -> bool:
         return image in self._images and images.find_program(self._images[image], program)
 
-    async def open(self, spec: SandboxSpec) -> NativeSandbox:
+    def expect(self, specs: Iterable[SandboxSpec]) -> None:
+        """Calls of these are to come: sandboxes for them are made ahead, as many as the pool keeps of each kind."""
+        self._pool.expect(Kind.of(spec) for spec in specs if spec.image in self._images)
+
+    def templates(self) -> dict[str, str]:
+        """`image/template` -> why it is not there, empty where it is; absent while it still starts."""
+        return {name: why for channel in self._channels for name, why in channel.templates.items()}
+
+    async def open(self, spec: SandboxSpec, process: Process | None = None) -> NativeSandbox:
         """Raises InvocationError(SANDBOX_UNAVAILABLE)."""
         image = self._images.get(spec.image)
         if image is None:
@@ -141,19 +170,44 @@ class NativeBackend:
         if spec.network != "none":
             raise _unavailable(f"the native backend has no network {spec.network!r}, only `none`")
         began = time.monotonic()
-        sandbox = self._pool.take(spec) or await self._make(spec)
+        await self._reaper.room()
+        kind = Kind.of(spec, self._template(image, process))
+        sandbox = self._pool.take(kind)
+        prepared = "pooled" if sandbox else "on_demand"
+        try:
+            sandbox = sandbox or await self._make(kind)
+        except BaseException:  # also when cancelled
+            self._pool.given_back(kind)
+            raise
+        self._in_use.add(sandbox)
         setup_ms = (time.monotonic() - began) * 1000
-        sandbox.adopt(spec.limits, self._rlimits(spec.limits), self._isolation(spec, image), setup_ms)
+        lower = self._rlimits(spec.limits)
+        isolation = self._isolation(spec, image, f"{prepared}+template:{kind.template}" if kind.template else prepared)
+        sandbox.adopt(spec.limits, lower if lower != self._rlimits(kind.spec.limits) else None, isolation, setup_ms)
         return sandbox
 
-    async def _make(self, spec: SandboxSpec) -> NativeSandbox:
+    def _template(self, image: ImagePlan, process: Process | None) -> str:
+        """Of those that are ready. Nobody waits for one that is not."""
+        ready = [one for one in image.templates if self._bearer(image.name, one.name)]
+        if not ready or process is None:
+            return ""
+        chosen = choice.choose(ready, process, self._interpreters[image.name])
+        return chosen.name if chosen else ""
+
+    def _bearer(self, image: str, template: str) -> Channel | None:
+        return next((channel for channel in self._channels if channel.has_template(image, template)), None)
+
+    async def _make(self, kind: Kind) -> NativeSandbox:
         number = next(self._numbers)
+        channel = min(self._channels, key=lambda channel: channel.building)
+        if kind.template:
+            channel = self._bearer(kind.spec.image, kind.template) or channel
         try:
-            control, pidfd = await self._build(self._plan(number, spec))
+            control, pidfd = await self._build(channel, self._plan(number, kind))
         except (OSError, LauncherDied, Unavailable) as error:
             raise _unavailable(f"the sandbox could not be made: {error}") from error
         except asyncio.CancelledError:
-            await asyncio.shield(self._channel.release(number))
+            await asyncio.shield(channel.release(number))
             raise
         sandbox = NativeSandbox(
             number=number,
@@ -162,7 +216,7 @@ class NativeBackend:
             counters=cgroups.Counters(self._hierarchies, f"sandbox-{number}"),
             release=self._release,
         )
-        self._open.add(sandbox)
+        self._open[sandbox] = (channel, kind)
         try:
             await sandbox.parked()
         except BaseException:  # also when cancelled: nobody else knows of this sandbox yet
@@ -170,24 +224,33 @@ class NativeBackend:
             raise
         return sandbox
 
-    async def _build(self, plan: SandboxPlan) -> tuple[int, int]:
+    async def _build(self, channel: Channel, plan: SandboxPlan) -> tuple[int, int]:
         """Tried once more where the launcher turns out to be gone: nothing of the call has run yet."""
-        if self._channel.alive:
+        if channel.alive:
             with contextlib.suppress(LauncherDied):
-                return await self._channel.build(plan)
-        await self._relaunch()
-        return await self._channel.build(plan)
+                return await channel.build(plan)
+        await self._relaunch(channel)
+        return await channel.build(plan)
 
     async def _release(self, sandbox: NativeSandbox) -> None:
-        await self._channel.release(sandbox.number)
-        self._open.discard(sandbox)
-        self._pool.refill()
+        """Its tree is dead; the rest is cleared away when the answer is on its way."""
+        self._reaper.take(sandbox)
 
-    def _plan(self, number: int, spec: SandboxSpec) -> SandboxPlan:
-        limits = spec.limits
+    async def _clear(self, sandbox: NativeSandbox) -> None:
+        channel, kind = self._open[sandbox]
+        sandbox.forget()
+        await channel.release(sandbox.number)
+        del self._open[sandbox]
+        if sandbox in self._in_use:
+            self._in_use.discard(sandbox)
+            self._pool.given_back(kind)
+
+    def _plan(self, number: int, kind: Kind) -> SandboxPlan:
+        limits = kind.spec.limits
         return SandboxPlan(
             sandbox_id=number,
-            image=spec.image,
+            image=kind.spec.image,
+            template=kind.template,
             workspace_bytes=limits.workspace_bytes,
             workspace_inodes=limits.workspace_inodes,
             tmp_bytes=limits.tmp_bytes,
@@ -206,9 +269,10 @@ class NativeBackend:
             cpu_seconds=max(1, int(limits.cpu_seconds)) if "cpu" in self._missing else 0,
         )
 
-    def _isolation(self, spec: SandboxSpec, image: ImagePlan) -> Isolation:
+    def _isolation(self, spec: SandboxSpec, image: ImagePlan, prepared: str) -> Isolation:
         return Isolation(
             backend=self.name,
+            prepared=prepared,
             image=image.name,
             image_digest=image.digest,
             network=spec.network,

@@ -1,11 +1,10 @@
 """Limits of a process tree as a whole, and the kernel's own counters of it: cgroup v2, and v1 as older hosts have it.
 
 The server finds the place (`locate`; what v2 asks of it is in `delegation`), the launcher makes, fills and removes the
-directories (`Cgroup`), the server reads the counters (`Counters`). Imported by the launcher: stdlib only.
+directories (`groups`), the server reads the counters (`Counters`).
 """
 
 import contextlib
-import errno
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from executor.sandbox.native import cgroup_mounts, delegation
 from executor.sandbox.native.cgroup_mounts import Mounted
 from executor.sandbox.native.delegation import Place
+from executor.sandbox.native.groups import GONE, NO_CPU_RATE
 from executor.sandbox.native.plan import Hierarchy
 
 WANTED = ("memory", "pids", "cpu")
@@ -23,9 +23,6 @@ COUNTED = ("cpuacct",)
 """Only counts; on v2 `cpu` does."""
 PREFIX = "executor-"
 _PERIOD_US = 100_000
-_NO_CPU_RATE = {"cpu.cfs_quota_us": "-1", "cpu.max": "max"}
-"""For a tree that is killed: to die takes processor time too, and under its quota that could be seconds."""
-_GONE = (errno.ENOENT, errno.ESRCH)
 
 
 def limits(memory_bytes: int, processes: int, cpu_cores: float) -> dict[str, str]:
@@ -127,7 +124,7 @@ def remove_base(hierarchies: Iterable[Hierarchy]) -> bool:
             else:
                 delegation.remove_place(Path(hierarchy.base))
         except OSError as error:
-            gone = gone and error.errno in _GONE
+            gone = gone and error.errno in GONE
     return gone
 
 
@@ -141,137 +138,121 @@ def remove_sandboxes(hierarchies: Iterable[Hierarchy]) -> None:
 
 # --- one sandbox's --------------------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class OpenHierarchy:
-    """A hierarchy by descriptor, because the launcher leaves the host's file system behind."""
-
-    version: int
-    directory: int
-
-    @classmethod
-    def of(cls, hierarchy: Hierarchy) -> "OpenHierarchy":
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        return cls(version=hierarchy.version, directory=os.open(hierarchy.base, flags))
-
-
-class Cgroup:
-    """The directories of one sandbox, one in each hierarchy."""
-
-    def __init__(self, hierarchies: Iterable[OpenHierarchy], name: str) -> None:
-        self._hierarchies = tuple(hierarchies)
-        self._name = name
-
-    def make(self, values: Mapping[str, str]) -> None:
-        for hierarchy in self._hierarchies:
-            os.mkdir(self._name, 0o755, dir_fd=hierarchy.directory)
-            for file, value in values.items():
-                self._write(hierarchy, file, value)
-
-    def into(self) -> int:
-        """A descriptor for CLONE_INTO_CGROUP, or -1 where there is only v1."""
-        for hierarchy in self._hierarchies:
-            if hierarchy.version == 2:  # noqa: PLR2004
-                return os.open(self._name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=hierarchy.directory)
-        return -1
-
-    def attach(self, pid: int) -> None:
-        for hierarchy in self._hierarchies:
-            if hierarchy.version == 1:
-                self._write(hierarchy, "cgroup.procs", str(pid))
-
-    def lift_cpu_rate(self) -> None:
-        for hierarchy in self._hierarchies:
-            for file, value in _NO_CPU_RATE.items():
-                with contextlib.suppress(OSError):
-                    self._write(hierarchy, file, value)
-
-    def remove(self) -> bool:
-        """False where a process is still on its way out."""
-        gone = True
-        for hierarchy in self._hierarchies:
-            try:
-                os.rmdir(self._name, dir_fd=hierarchy.directory)
-            except OSError as error:
-                gone = gone and error.errno in _GONE
-        return gone
-
-    def _write(self, hierarchy: OpenHierarchy, file: str, value: str) -> None:
-        try:
-            fd = os.open(f"{self._name}/{file}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=hierarchy.directory)
-        except FileNotFoundError:
-            return  # a file of the other version, or of another controller
-        try:
-            os.write(fd, value.encode())
-        finally:
-            os.close(fd)
+_COUNTERS = {
+    "cpu": ("cpuacct.usage", "cpu.stat"),
+    "memory": ("memory.max_usage_in_bytes", "memory.peak"),
+    "processes": ("pids.peak",),
+    "oom": ("memory.oom_control", "memory.events"),
+    "refused": ("pids.events",),
+}
+"""What is counted -> the files that may tell: of v1, of v2."""
+_COUNTER_BYTES = 4096
 
 
 class Counters:
     """The server's view of one sandbox's groups: what the kernel counted, None where this host does not count it; and
-    what helps a tree to die.
+    what helps a tree to die. Its files are opened while the sandbox is made, so that they cost a call nothing.
     """
 
     def __init__(self, hierarchies: Iterable[Hierarchy], name: str) -> None:
-        self._directories = tuple(Path(h.base, name) for h in hierarchies)
+        self._directories = tuple(f"{h.base}/{name}" for h in hierarchies)
+        self._files = {what: self._open(names) for what, names in _COUNTERS.items()}
+        self._cpu_before: float | None = None
+
+    def begin(self) -> None:
+        """What was used up to here is the price of making the sandbox, not its call's."""
+        self._cpu_before = self._cpu()
 
     def cpu_seconds(self) -> float | None:
-        if (text := self._read("cpuacct.usage")) is not None:
-            return int(text) / 1e9
-        usage = self._field("cpu.stat", "usage_usec")
+        spent = self._cpu()
+        return None if spent is None else max(0.0, spent - (self._cpu_before or 0.0))
+
+    def _cpu(self) -> float | None:
+        text = self._read("cpu")
+        if b" " not in text:  # cpuacct.usage is one number
+            return int(text) / 1e9 if text else None
+        usage = _field(text, b"usage_usec")
         return None if usage is None else usage / 1e6
 
     def peak_memory_bytes(self) -> int | None:
-        text = self._read("memory.max_usage_in_bytes") or self._read("memory.peak")
+        text = self._read("memory")
         return int(text) if text else None
 
     def peak_processes(self) -> int | None:
-        text = self._read("pids.peak")
+        text = self._read("processes")
         return max(0, int(text) - 1) if text else None
 
     def oom_kills(self) -> int:
-        return self._field("memory.oom_control", "oom_kill") or self._field("memory.events", "oom_kill") or 0
+        return _field(self._read("oom"), b"oom_kill") or 0
 
     def pids_refused(self) -> int:
-        return self._field("pids.events", "max") or 0
+        return _field(self._read("refused"), b"max") or 0
 
     def oom_events(self) -> int:
         """An eventfd that becomes readable when memory runs out, on v1; -1 on v2, which kills the tree by itself."""
         for directory in self._directories:
-            control = directory / "cgroup.event_control"
-            if (directory / "memory.oom_control").exists() and control.exists():
-                event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-                with (directory / "memory.oom_control").open() as subject:
-                    control.write_text(f"{event} {subject.fileno()}")
+            try:
+                control = os.open(f"{directory}/cgroup.event_control", os.O_WRONLY | os.O_CLOEXEC)
+            except OSError:
+                continue
+            event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            try:
+                os.write(control, b"%d %d" % (event, self._files["oom"]))
+            except OSError:
+                os.close(event)
+            else:
                 return event
+            finally:
+                os.close(control)
         return -1
 
     def lift_cpu_rate(self) -> None:
         for directory in self._directories:
-            for file, value in _NO_CPU_RATE.items():
+            for file, value in NO_CPU_RATE.items():
                 with contextlib.suppress(OSError):  # a file of the other version, or already gone
-                    (directory / file).write_text(value)
+                    Path(directory, file).write_text(value)
 
     def kill(self) -> bool:
         """The whole tree at once; False where this kernel cannot."""
         for directory in self._directories:
             with contextlib.suppress(OSError):
-                (directory / "cgroup.kill").write_text("1")
+                Path(directory, "cgroup.kill").write_text("1")
                 return True
         return False
 
     def processes(self) -> list[int]:
-        return [int(pid) for pid in (self._read("cgroup.procs") or "").split()]
-
-    def _read(self, file: str) -> str | None:
         for directory in self._directories:
             with contextlib.suppress(OSError):
-                return (directory / file).read_text()
-        return None
+                return [int(pid) for pid in Path(directory, "cgroup.procs").read_text().split()]
+        return []
 
-    def _field(self, file: str, name: str) -> int | None:
-        for line in (self._read(file) or "").splitlines():
-            key, _, value = line.partition(" ")
-            if key == name:
-                return int(value)
-        return None
+    def close(self) -> None:
+        for fd in self._files.values():
+            if fd >= 0:
+                os.close(fd)
+        self._files = dict.fromkeys(self._files, -1)
+
+    def _open(self, names: tuple[str, ...]) -> int:
+        for name in names:
+            for directory in self._directories:
+                with contextlib.suppress(OSError):
+                    return os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        return -1
+
+    def _read(self, what: str) -> bytes:
+        """Empty where nobody counts it, or the group is gone."""
+        fd = self._files[what]
+        if fd < 0:
+            return b""
+        try:
+            return os.pread(fd, _COUNTER_BYTES, 0).rstrip()
+        except OSError:
+            return b""
+
+
+def _field(text: bytes, name: bytes) -> int | None:
+    for line in text.splitlines():
+        key, _, value = line.partition(b" ")
+        if key == name:
+            return int(value)
+    return None

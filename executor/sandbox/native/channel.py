@@ -1,47 +1,67 @@
-"""The server's end of the launcher: starts it, asks it, hears from it. On the event loop; the asking never blocks."""
+"""The server's end of a launcher: starts it, asks it, hears from it. On the event loop; the asking never blocks."""
 
 import asyncio
 import contextlib
-import json
+import io
 import os
-import socket
 import subprocess
 import sys
-from dataclasses import asdict
+import zipfile
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from executor.model.errors import Unavailable
-from executor.sandbox.native.launcher import MESSAGE_BYTES
+from executor.sandbox.native import wire
 from executor.sandbox.native.plan import LauncherPlan, SandboxPlan, encode
 
 START_SECONDS = 15.0
+_IN_TEMPLATES = (
+    "birth",
+    "ending",
+    "identity",
+    "init",
+    "interpreter",
+    "mounts",
+    "namespaces",
+    "nursery",
+    "rehearsal",
+    "rlimits",
+    "syscalls",
+    "template",
+    "wire",
+)
+_SITECUSTOMIZE = "from executor.sandbox.native import template\ntemplate.run()\n"
 
 
 class LauncherDied(Exception):
-    """The launcher is gone, and with it every sandbox."""
+    """The launcher is gone, and with it every sandbox that it made."""
 
 
 class Channel:
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._socket: Any = None
         self._process: subprocess.Popen[bytes] | None = None
         self._built: dict[int, asyncio.Future[tuple[int, int]]] = {}
         self._released: dict[int, asyncio.Future[None]] = {}
         self._ready: asyncio.Future[None] | None = None
+        self.templates: dict[str, str] = {}
+        """`image/template` -> why it is not there, empty where it is; those that have not yet told are absent."""
 
-    async def start(self, plan: LauncherPlan, filters: tuple[bytes, bytes]) -> None:
+    async def start(self, plan: LauncherPlan, seccomp: bytes) -> None:
         """Raises Unavailable with the launcher's own words."""
         loop = asyncio.get_running_loop()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)  # noqa: FBT003
-        self._process = _spawn(theirs)
+        self.templates = {}
+        ours, theirs = wire.pair()
+        ours.setblocking(False)
+        self._process = _spawn(theirs.fileno())
         theirs.close()
         self._socket = ours
         self._ready = loop.create_future()
-        loop.add_reader(ours, self._hear)
-        files = [_memory_file("plan", content) for content in (encode(plan), *reversed(filters))]
+        loop.add_reader(ours.fileno(), self._hear)
+        files = tuple(_memory_file(content) for content in (encode(plan), seccomp, code_of_templates()))
         try:
-            socket.send_fds(ours, [b"plan"], files)
+            wire.send(ours, b"plan", files)
         finally:
             for fd in files:
                 os.close(fd)
@@ -54,7 +74,7 @@ class Channel:
     async def build(self, plan: SandboxPlan) -> tuple[int, int]:
         """(control socket, pidfd) of a new sandbox. Raises LauncherDied, or OSError with the launcher's reason."""
         future = self._built[plan.sandbox_id] = asyncio.get_running_loop().create_future()
-        self._send({"build": asdict(plan)})
+        self._send(encode(("build", plan)))
         try:
             control, pidfd = await future
         except asyncio.CancelledError:
@@ -68,14 +88,12 @@ class Channel:
             return
         future = self._released[sandbox_id] = asyncio.get_running_loop().create_future()
         with contextlib.suppress(LauncherDied):  # then it took the sandbox along
-            self._send({"release": sandbox_id})
+            self._send(encode(("release", sandbox_id)))
             await future
 
     async def stop(self) -> None:
         if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+            self._hang_up()
         self._fail(LauncherDied("the launcher was stopped"))
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
@@ -85,53 +103,66 @@ class Channel:
     def alive(self) -> bool:
         return self._socket is not None
 
-    def _send(self, message: dict[str, Any]) -> None:
+    @property
+    def building(self) -> int:
+        """Sandboxes that it was asked for and has not made yet."""
+        return len(self._built)
+
+    def has_template(self, image: str, template: str) -> bool:
+        return self.templates.get(f"{image}/{template}") == ""
+
+    def _hang_up(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._socket.close()
+        self._socket = None
+
+    def _send(self, data: bytes) -> None:
         if self._socket is None:
             raise LauncherDied("the launcher is gone")
         try:
-            self._socket.send(json.dumps(message).encode())
+            wire.send(self._socket, data)
         except OSError as error:
             raise LauncherDied(str(error)) from error
 
     def _hear(self) -> None:
-        if self._socket is None:
-            return
-        try:
-            data, fds, _, _ = socket.recv_fds(self._socket, MESSAGE_BYTES, 2)
-        except BlockingIOError:
-            return
-        except OSError:
-            data, fds = b"", []
-        for fd in fds:
-            os.set_inheritable(fd, False)  # noqa: FBT003
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
-            self._fail(LauncherDied("the launcher went away"))
-            return
-        self._take(json.loads(data), fds)
+        """As much as there is: a wake-up costs more than a packet."""
+        while self._socket is not None:
+            try:
+                data, fds = wire.receive(self._socket, 2)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._hang_up()
+                self._fail(LauncherDied("the launcher went away"))
+                return
+            self._take(data.decode(errors="surrogateescape"), fds)
 
-    def _take(self, message: dict[str, Any], fds: list[int]) -> None:
-        if "ready" in message and self._ready:
-            self._ready.set_result(None)
-        elif "fault" in message and self._ready:
-            self._ready.set_exception(LauncherDied(message["fault"]))
-        elif "built" in message:
-            future = self._built.pop(message["built"], None)
+    def _take(self, message: str, fds: tuple[int, ...]) -> None:
+        word, _, rest = message.partition(" ")
+        if word == "built":
+            future = self._built.pop(int(rest), None)
             if future is None or future.done():
                 for fd in fds:  # nobody waits any more
                     os.close(fd)
             else:
                 future.set_result((fds[0], fds[1]))
-        elif "failed" in message:
-            future = self._built.pop(message["failed"], None)
-            if future is not None and not future.done():
-                future.set_exception(OSError(message["reason"]))
-        elif "released" in message:
-            waiting = self._released.pop(message["released"], None)
+        elif word == "released":
+            waiting = self._released.pop(int(rest), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
+        elif word == "failed":
+            number, _, reason = rest.partition(" ")
+            future = self._built.pop(int(number), None)
+            if future is not None and not future.done():
+                future.set_exception(OSError(reason))
+        elif word == "template":
+            name, _, reason = rest.partition(" ")
+            self.templates[name] = reason
+        elif self._ready and not self._ready.done():
+            if word == "ready":
+                self._ready.set_result(None)
+            else:
+                self._ready.set_exception(LauncherDied(rest))
 
     def _fail(self, error: LauncherDied) -> None:
         waiting: list[asyncio.Future[Any]] = [
@@ -154,21 +185,36 @@ def _close_result(future: "asyncio.Future[tuple[int, int]]") -> None:
             os.close(fd)
 
 
-def _spawn(theirs: socket.socket) -> "subprocess.Popen[bytes]":
-    code = f"from executor.sandbox.native.launcher import main; main({theirs.fileno()})"
+def _spawn(control: int) -> "subprocess.Popen[bytes]":
+    """Without `site`, which would load what every sandbox then holds in memory."""
+    root = str(Path(__file__).resolve().parents[3])
+    code = f"import sys; sys.path.append({root!r}); from executor.sandbox.native.launcher import main; main({control})"
     return subprocess.Popen(
-        [sys.executable, "-I", "-c", code],
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", code],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        pass_fds=(theirs.fileno(),),
+        pass_fds=(control,),
         start_new_session=True,
         env={"PATH": os.defpath},
         cwd="/",
     )
 
 
-def _memory_file(name: str, content: bytes) -> int:
-    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+def code_of_templates() -> bytes:
+    """A zip archive that an image's interpreter imports `sitecustomize` from."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("sitecustomize.py", _SITECUSTOMIZE)
+        for package in ("executor", "executor/sandbox", "executor/sandbox/native"):
+            file.writestr(f"{package}/__init__.py", "")
+        for module in _IN_TEMPLATES:
+            source = (resources.files("executor.sandbox.native") / f"{module}.py").read_bytes()
+            file.writestr(f"executor/sandbox/native/{module}.py", source)
+    return archive.getvalue()
+
+
+def _memory_file(content: bytes) -> int:
+    fd = os.memfd_create("executor", os.MFD_CLOEXEC)
     with open(fd, "wb", closefd=False) as file:
         file.write(content)
     return fd

@@ -164,20 +164,19 @@ def _namespace(name: str) -> Facility:
 
 def _seccomp() -> Facility:
     try:
-        base, arguments = seccomp.compile_filters()
+        program = seccomp.compile_filter()
     except ExecutorError as error:
         return Facility(name="seccomp", status="missing", detail=str(error), remedy="install libseccomp 2.5 or later")
 
     def load() -> None:
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-        syscalls.load_seccomp(arguments)
-        syscalls.load_seccomp(base)
+        syscalls.load_seccomp(program)
 
     if reason := _in_child(0, load):
         return Facility(
             name="seccomp", status="missing", detail=reason, remedy="use a kernel with CONFIG_SECCOMP_FILTER"
         )
-    return Facility(name="seccomp", status="ok", detail=f"loaded {(len(base) + len(arguments)) // 8} instructions")
+    return Facility(name="seccomp", status="ok", detail=f"loaded {len(program) // 8} instructions")
 
 
 def _landlock() -> Facility:

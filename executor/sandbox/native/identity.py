@@ -1,7 +1,9 @@
-"""Who a sandbox is: id maps, the one user inside, and no capability. Imported by the launcher: stdlib only."""
+"""Who a sandbox is: id maps, the one user inside, and no capability. Imported by the launcher: builtin modules and ctypes
+only.
+"""
 
 import os
-from pathlib import Path
+from _collections import deque
 
 from executor.sandbox.native import syscalls
 
@@ -9,22 +11,26 @@ INNER_ID = 1000
 """The only uid and gid that exist inside."""
 
 
-def map_ids(pid: int, outer_uid: int, outer_gid: int) -> None:
-    """Called by the parent: gives the new user namespace of `pid` its one uid and gid."""
-    process = Path("/proc") / str(pid)
-    (process / "setgroups").write_text("deny")
-    (process / "uid_map").write_text(f"{INNER_ID} {outer_uid} 1")
-    (process / "gid_map").write_text(f"{INNER_ID} {outer_gid} 1")
+def map_ids(pid: int | str, uid_map: str, gid_map: str) -> None:
+    """Called by the parent: gives the new user namespace of `pid` its ids."""
+    for name, text in (("setgroups", "deny"), ("uid_map", uid_map), ("gid_map", gid_map)):
+        fd = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, text.encode())
+        finally:
+            os.close(fd)
+
+
+def one(inner: int, outer: int) -> str:
+    """A map of a single id."""
+    return f"{inner} {outer} 1"
 
 
 def enter_own_user_namespace() -> None:
     """For an ordinary user: a user namespace in which this process may mount, with its own id and no other."""
     uid, gid = os.geteuid(), os.getegid()
     syscalls.unshare(syscalls.CLONE_NEWUSER)
-    own = Path("/proc/self")
-    (own / "setgroups").write_text("deny")
-    (own / "uid_map").write_text(f"{uid} {uid} 1")
-    (own / "gid_map").write_text(f"{gid} {gid} 1")
+    map_ids("self", one(uid, uid), one(gid, gid))
 
 
 def keep_capabilities() -> None:
@@ -49,31 +55,35 @@ def clone_as(uid: int, flags: int, exit_signal: int, cgroup: int) -> tuple[int, 
     return pid, pidfd
 
 
-def become_inner_user() -> None:
+def become(uid: int, gid: int) -> None:
     """Keeps the capabilities in the user namespace: they are needed to mount, and dropped later."""
-    os.setresgid(INNER_ID, INNER_ID, INNER_ID)
-    os.setresuid(INNER_ID, INNER_ID, INNER_ID)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
 
 
 def drop_capabilities() -> None:
     """All five sets: bounding, ambient, permitted, effective, inheritable."""
-    capability = 0
-    while syscalls.drop_bounding(capability):
-        capability += 1
+    syscalls.drop_bounding_set()
     syscalls.prctl(syscalls.PR_CAP_AMBIENT, syscalls.PR_CAP_AMBIENT_CLEAR_ALL)
     syscalls.clear_capabilities()
 
 
 class IdPool:
-    """Host ids for sandboxes: each running one has its own, never 0."""
+    """Host ids for sandboxes: each running one has its own, never 0. One that is free again serves before a fresh one, the
+    one that is free the longest first.
+    """
 
     def __init__(self, first: int, count: int) -> None:
-        self._free = list(range(first + count - 1, first - 1, -1))
+        self._fresh, self._end = first, first + count
+        self._free: deque[int] = deque()
 
     def take(self) -> int:
-        if not self._free:
+        if self._free:
+            return self._free.popleft()
+        if self._fresh == self._end:
             raise OSError("no free host id is left for a sandbox: make the configured range larger")
-        return self._free.pop()
+        self._fresh += 1
+        return self._fresh - 1
 
     def give_back(self, uid: int) -> None:
-        self._free.insert(0, uid)
+        self._free.append(uid)

@@ -3,19 +3,24 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from executor.model.errors import Misconfigured
 from executor.sandbox.native.identity import INNER_ID
 from executor.sandbox.native.init import SEARCH_PATH
-from executor.sandbox.native.plan import ImagePlan, Layer
+from executor.sandbox.native.plan import ImagePlan, Layer, TemplatePlan
 
 HOST = "host"
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _COPIED = ("etc/ld.so.cache", "etc/ld.so.conf", "etc/os-release", "etc/ssl/certs/ca-certificates.crt")
 _INTERPRETERS = ("python3", "node")
+_CPYTHON = re.compile(r"python3\.([0-9]+)")
+_TEMPLATE_MINOR = 10
+"""Of CPython 3, from which on it can be a template."""
 _MADE = {
     "etc/passwd": f"sandbox:x:{INNER_ID}:{INNER_ID}::/workspace:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
     "etc/group": f"sandbox:x:{INNER_ID}:\nnogroup:x:65534:\n",
@@ -44,7 +49,7 @@ def host_image() -> ImagePlan:
     files = _MADE | {
         name: Path("/", name).read_bytes().decode("latin-1") for name in _COPIED if Path("/", name).is_file()
     }
-    return ImagePlan(
+    image = ImagePlan(
         name=HOST,
         digest=_fingerprint(layers, files),
         layers=tuple(layers),
@@ -53,6 +58,17 @@ def host_image() -> ImagePlan:
         files=files,
         environment={"PATH": search_path},
     )
+    return replace(image, templates=_host_templates(image))
+
+
+def _host_templates(image: ImagePlan) -> tuple[TemplatePlan, ...]:
+    """By the name that `python3` is a link to, as in python3.11; a Python that does not say its version gets none."""
+    found = _found(image, "python3")
+    real = _followed(image, found) if found else None
+    version = _CPYTHON.fullmatch(real.name) if real else None
+    if not version or int(version[1]) < _TEMPLATE_MINOR:
+        return ()
+    return (TemplatePlan(name="python", interpreter=str(found)),)
 
 
 def _interpreters_elsewhere(layers: list[Layer]) -> list[Path]:
@@ -99,6 +115,7 @@ def _built(directory: Path) -> ImagePlan:
         values = json.loads(description.read_text())
         name, digest = values["name"], values["digest"]
         environment = dict(values.get("environment", {}))
+        entries = list(values.get("templates", ()))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Misconfigured(f"{description}: not the description of an image ({error!r}); build it again") from error
     if not (directory / "rootfs").is_dir() or name == HOST or "/" in name or ":" in name:
@@ -106,28 +123,63 @@ def _built(directory: Path) -> ImagePlan:
             f"{directory}: an image needs a rootfs directory and a name that is its own; build it again"
         )
     layers = (Layer(source=str(directory / "rootfs"), target="/"),)
-    return ImagePlan(name=name, digest=digest, layers=layers, environment=environment)
+    templates = tuple(_template(description, entry) for entry in entries)
+    if len({template.name for template in templates}) < len(templates):
+        raise Misconfigured(f"{description}: templates: two have the same name; build the image again")
+    return ImagePlan(name=name, digest=digest, layers=layers, environment=environment, templates=templates)
+
+
+def _template(description: Path, entry: object) -> TemplatePlan:
+    """Keys that a later version may add are passed over."""
+    match {"modules": [], "warm": ""} | entry if isinstance(entry, dict) else entry:
+        case {"name": str(name), "interpreter": str(interpreter), "modules": [*modules], "warm": str(warm)} if (
+            interpreter.startswith("/") and all(isinstance(module, str) for module in modules)
+        ):
+            return TemplatePlan(name=name, interpreter=interpreter, modules=tuple(modules), warm=warm)
+    raise Misconfigured(
+        f"{description}: templates: {str(entry)[:100]!r} must have a name, the absolute path of an interpreter, "
+        "a list of modules, and warm as text; build the image again"
+    )
 
 
 def find_program(image: ImagePlan, program: str) -> bool:
     """Whether a file of that name is in the image, on its search path."""
+    return _found(image, program) is not None
+
+
+def interpreters(image: ImagePlan) -> dict[str, str]:
+    """The words that start the interpreter of a template -> what tells it from others, one text for one interpreter."""
+    words = {"python3", "python", *(template.interpreter for template in image.templates)}
+    found = {word: _found(image, word) for word in sorted(words)}
+    return {word: _identity(image, path) for word, path in found.items() if path}
+
+
+def _identity(image: ImagePlan, path: Path) -> str:
+    """Its own file; with a virtual environment around the link to it, another one than without."""
+    surroundings = [place for place in path.parents[:2] if _followed(image, place / "pyvenv.cfg")]
+    return ":".join(map(str, [_followed(image, path), *surroundings]))
+
+
+def _found(image: ImagePlan, program: str) -> Path | None:
+    """As named; on the search path where it is no path itself."""
     search = image.environment.get("PATH", SEARCH_PATH).split(":")
     candidates = [program] if program.startswith("/") else [f"{place}/{program}" for place in search]
-    return any(_exists(image, Path(path)) for path in candidates)
+    return next((Path(path) for path in candidates if _followed(image, Path(path))), None)
 
 
-def _exists(image: ImagePlan, path: Path, hops: int = 16) -> bool:
-    """Follows links as they would be followed inside, by name alone."""
+def _followed(image: ImagePlan, path: Path, hops: int = 16) -> Path | None:
+    """The file that it leads to, by links as they would be followed inside, by name alone."""
     if hops == 0:
-        return False
+        return None
     done = Path("/")
     for index, part in enumerate(path.parts[1:], start=2):
         done /= part
         target = _link(image, done)
         if target is not None:
             rest = Path(*path.parts[index:]) if index < len(path.parts) else Path()
-            return _exists(image, Path(os.path.normpath(done.parent / target / rest)), hops - 1)
-    return str(done).lstrip("/") in image.files or any(source.exists() for source in _sources(image, done))
+            return _followed(image, Path(os.path.normpath(done.parent / target / rest)), hops - 1)
+    is_there = str(done).lstrip("/") in image.files or any(source.exists() for source in _sources(image, done))
+    return done if is_there else None
 
 
 def _link(image: ImagePlan, path: Path) -> str | None:

@@ -2,19 +2,20 @@
 
 It runs under the same filter and limits as the program, as the same user, but the program can neither see nor signal
 it. When it has reported it ends, and the kernel kills all that is left in its pid namespace. Imported by the
-launcher: stdlib only.
+launcher and by templates: builtin modules and ctypes only.
 """
 
 import errno
-import json
 import os
-import signal
-import socket
 import time
-from typing import Any, NoReturn
 
-from executor.sandbox.native import rlimits
-from executor.sandbox.native.plan import Rlimits
+from executor.sandbox.native import rlimits, syscalls, wire
+
+TYPE_CHECKING = False  # `typing` would cost each sandbox memory
+if TYPE_CHECKING:
+    import _socket
+    from executor.sandbox.native import rehearsal
+    from typing import Any, NoReturn
 
 MAPPED = b"mapped"
 ATTACHED = b"attached"
@@ -29,85 +30,100 @@ BASE_ENVIRONMENT = {
     "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
     "USER": "sandbox",
 }
-_DEFAULT_SIGNALS = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+PLACES = ("/workspace", "/tmp", "/dev/shm")  # noqa: S108 - the sandbox's own
+"""Where a program may write."""
+_DEFAULT_SIGNALS = tuple(number for number in range(1, 65) if number not in {9, 19, 32, 33})
+"""All but SIGKILL and SIGSTOP, which nobody can catch, and the two that libc keeps for itself."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PIECE_BYTES = 65536
 
 
-def report(control: socket.socket, message: dict[str, Any]) -> None:
-    control.send(json.dumps(message).encode())
-
-
-def expect(control: socket.socket, word: bytes) -> None:
+def expect(control: "_socket.socket", word: bytes) -> None:
     """Raises OSError where the launcher is gone."""
-    if control.recv(len(word)) != word:
+    if wire.receive(control)[0] != word:
         raise OSError(errno.EPIPE, "the launcher went away")
 
 
-def serve(control: socket.socket, environment: dict[str, str]) -> NoReturn:
-    """Park, then run the one command."""
+def serve(control: "_socket.socket", environment: dict[str, str], *, pages: "rehearsal.Ranges | None") -> "Any":
+    """Park, then run the one command. Where `pages` are given, a copy of this process is made at once, which is to
+    become the program: there it returns (arguments, environment). In PID 1 it never returns.
+    """
     stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()  # made here, so that the program may reopen its own
-    places = [os.open(path, _DIRECTORY) for path in ("/workspace", "/tmp", "/dev/shm")]  # noqa: S108
-    socket.send_fds(control, [b'{"parked": true}'], [stdin[1], stdout[0], stderr[0], *places])
-    for fd in (stdin[1], stdout[0], stderr[0], *places):
+    streams = (stdin[0], stdout[1], stderr[1])
+    heir = _Heir(streams, pages) if pages is not None else None
+    if heir and heir.pid == 0:
+        for fd in (stdin[1], stdout[0], stderr[0], control.detach()):
+            os.close(fd)
+        return heir.wait()
+    places = tuple(os.open(path, _DIRECTORY) for path in PLACES)
+    ours = (stdin[1], stdout[0], stderr[0], *places)
+    wire.say(control, "parked", fds=ours)
+    for fd in ours:
         os.close(fd)
-    data, fds, _, _ = socket.recv_fds(control, 16, 1)
-    if not data or not fds:
-        os._exit(0)  # never needed
-    with open(fds[0], "rb") as order:  # noqa: PTH123 - a descriptor, not a path
-        order.seek(0)
-        size = int.from_bytes(order.read(8), "big")
-        command = json.loads(order.read(size))
-        try:
-            rlimits.apply(Rlimits(**command["rlimits"]))
-            for entry in command["files"]:
-                _write_file(entry["path"], order.read(entry["size"]), 0o755 if entry["executable"] else 0o644)
-        except OSError as error:
-            report(control, {"staging": f"{error.filename or ''}: {error.strerror}", "errno": error.errno})
-            os._exit(0)
-    _run(control, command, BASE_ENVIRONMENT | environment | command["environment"], (stdin[0], stdout[1], stderr[1]))
-
-
-def _write_file(path: str, content: bytes, mode: int) -> None:
-    """Below /workspace, which nobody else can write to yet. The path was checked where the call was admitted."""
-    directory = os.path.dirname(path)  # noqa: PTH120
-    if directory:
-        os.makedirs(directory, exist_ok=True)  # noqa: PTH103
-    fd = os.open(path, _NEW_FILE, mode)
     try:
-        view = memoryview(content)
-        while view:
-            view = view[os.write(fd, view) :]
-        os.fchmod(fd, mode)
-    finally:
-        os.close(fd)
+        data, fds = wire.receive(control, 1)
+    except wire.Gone:
+        os._exit(0)  # never needed
+    if fds:
+        data = wire.read_file(fds[0])
+    size = int.from_bytes(data[:8], "big")
+    command = wire.unpacked(data[8 : 8 + size])
+    try:
+        if command.rlimits:
+            rlimits.apply(command.rlimits)
+        _write_files(command.files, memoryview(data)[8 + size :])
+    except OSError as error:
+        wire.say(control, "staging", error.errno, f"{error.filename or ''}: {error.strerror}")
+        os._exit(0)
+    _run(control, command, BASE_ENVIRONMENT | environment | command.environment, streams, heir)
+
+
+def _write_files(files: "Any", content: memoryview) -> None:
+    """Below /workspace, which nobody else can write to yet. The paths were checked where the call was admitted."""
+    start = 0
+    for path, size, executable in files:
+        directory = os.path.dirname(path)  # noqa: PTH120 - no pathlib here
+        if directory:
+            os.makedirs(directory, exist_ok=True)  # noqa: PTH103
+        mode = 0o755 if executable else 0o644
+        fd = os.open(path, _NEW_FILE, mode)
+        try:
+            view = content[start : start + size]
+            while view:
+                view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)
+        start += size
 
 
 def _run(
-    control: socket.socket, command: dict[str, Any], environment: dict[str, str], streams: tuple[int, int, int]
-) -> NoReturn:
-    argv = [os.fsencode(item) for item in command["argv"]]
+    control: "_socket.socket",
+    command: "Any",
+    environment: dict[str, str],
+    streams: tuple[int, int, int],
+    heir: "_Heir | None",
+) -> "NoReturn":
     started = time.monotonic_ns()
     try:
-        main = _start(argv, {os.fsencode(k): os.fsencode(v) for k, v in environment.items()}, streams)
+        main = heir.become(command, environment) if heir else _start(command.argv, environment, streams)
     except OSError as error:
-        report(control, {"not_started": error.strerror, "errno": error.errno})
+        wire.say(control, "not_started", error.errno, error.strerror)
         os._exit(0)
     for fd in streams:
         os.close(fd)
-    report(control, {"started": main})
     while True:
         child = os.waitid(os.P_ALL, 0, os.WEXITED)
         if child is not None and child.si_pid == main:
             how = "exited" if child.si_code == os.CLD_EXITED else "signaled"
-            report(control, {how: child.si_status, "wall_ns": time.monotonic_ns() - started})
+            wire.say(control, how, child.si_status, time.monotonic_ns() - started)
             os._exit(0)
 
 
-def _start(argv: list[bytes], environment: dict[bytes, bytes], streams: tuple[int, int, int]) -> int:
+def _start(argv: tuple[str, ...], environment: dict[str, str], streams: tuple[int, int, int]) -> int:
     """Raises FileNotFoundError only where no file of that name exists; any other OSError where the kernel refused."""
     refused: OSError | None = None
-    for path in _candidates(argv[0], environment.get(b"PATH", b"")):
+    for path in _candidates(argv[0], environment.get("PATH", "")):
         if not os.path.lexists(path):
             continue  # to find that out by spawning costs a process each time
         try:
@@ -125,13 +141,57 @@ def _start(argv: list[bytes], environment: dict[bytes, bytes], streams: tuple[in
     raise refused or FileNotFoundError(errno.ENOENT, "no such command in this image", argv[0])
 
 
-def _explained(path: bytes, error: OSError) -> OSError:
+def _explained(path: str, error: OSError) -> OSError:
     if error.errno == errno.ENOENT:
         return OSError(errno.ENOEXEC, "the interpreter that it names does not exist", path)
     return error
 
 
-def _candidates(name: bytes, search_path: bytes) -> list[bytes]:
-    if b"/" in name:
+def _candidates(name: str, search_path: str) -> list[str]:
+    if "/" in name:
         return [name]
-    return [directory + b"/" + name for directory in search_path.split(b":") if directory]
+    return [f"{directory}/{name}" for directory in search_path.split(":") if directory]
+
+
+class _Heir:
+    """A copy of this process that waits, already inside, to become the program."""
+
+    def __init__(self, streams: tuple[int, int, int], pages: "rehearsal.Ranges") -> None:
+        self._read, self._write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._write)
+            os.setsid()
+            for number, fd in enumerate(streams):
+                os.dup2(fd, number)
+                os.close(fd)
+            from executor.sandbox.native import rehearsal  # noqa: PLC0415 - loaded in a template, and there alone
+
+            rehearsal.populate(pages)
+        else:
+            os.close(self._read)
+
+    def become(self, command: "Any", environment: dict[str, str]) -> int:
+        """In PID 1. The pid of the program. Raises OSError where it was killed while it waited."""
+        limits = {**vars(command.rlimits), **wire.A_RECORD} if command.rlimits else None
+        order = wire.packed((command.argv, environment, limits))
+        view = memoryview(order)
+        while view:
+            view = view[os.write(self._write, view) :]
+        os.close(self._write)
+        return self.pid
+
+    def wait(self) -> "Any":
+        """In the heir: (argv, environment). Ends with PID 1."""
+        order = b""
+        while piece := os.read(self._read, _PIECE_BYTES):
+            order += piece
+        os.close(self._read)
+        if not order:
+            os._exit(FAULT)
+        argv, environment, limits = wire.unpacked(order)
+        if limits:
+            rlimits.apply(limits)
+        syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # as after an exec
+        return argv, environment
+

@@ -15,11 +15,16 @@ PATIENCE_SECONDS = 0.01
 """Most trees are gone by then. It is doubled each time."""
 
 
-async def kill(pidfd: int, dead: "asyncio.Future[None]", group: Counters) -> None:
-    """Returns when the tree is dead. `pidfd` is its init's, and `dead` is done when that can be read."""
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+async def kill(pidfd: int, dead: "asyncio.Future[None]", group: Counters, *, at_once: bool) -> None:
+    """Returns when the tree is dead. `pidfd` is its init's, and `dead` is done when that can be read. Not `at_once`: its
+    init has said that it ends, and only where that takes long is it helped.
+    """
     patience = PATIENCE_SECONDS
+    if not at_once and not dead.done():
+        await asyncio.wait((dead,), timeout=patience)
+    if not dead.done():
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     while not dead.done():
         group.lift_cpu_rate()
         await asyncio.wait((dead,), timeout=patience)

@@ -1,172 +1,146 @@
-"""The process that makes sandboxes. Started before the server has any thread, single-threaded, standard library only.
+"""The process that makes sandboxes. Started before the server has any thread, single-threaded, builtin modules and ctypes
+only: what it holds in memory, each sandbox holds.
 
-It speaks with the server over one SOCK_SEQPACKET socket: a plan first, then requests to build and to
-release. When that socket closes it kills every sandbox and ends. `inside` is the list of what happens between the
-birth of a sandbox and the moment it waits for its one command.
+It speaks with the server over one SOCK_SEQPACKET socket: a plan first, then requests to build and to release. When that
+socket closes it kills every sandbox and ends. Sandboxes that fork an interpreter are born by a template (see `template`),
+which is a child of this process; their slots, cgroups and end are this process's affair as those of all others.
 """
 
-import contextlib
-import json
+import _signal
+import _socket
+import gc
 import os
 import select
-import signal
-import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 
-from executor.sandbox.native import identity, init, mounts, namespaces, rlimits, syscalls
-from executor.sandbox.native.cgroups import Cgroup, OpenHierarchy
-from executor.sandbox.native.plan import (
-    ImagePlan,
-    LauncherPlan,
-    SandboxPlan,
-    launcher_plan_from,
-    sandbox_plan_from,
-)
+from executor.sandbox.native import birth, identity, init, mounts, namespaces, syscalls, wire
+from executor.sandbox.native.groups import Cgroup, OpenHierarchy
+from executor.sandbox.native.nursery import Nursery
 
-MESSAGE_BYTES = 200_000
+TYPE_CHECKING = False  # `typing` would cost each sandbox memory
+if TYPE_CHECKING:
+    from executor.sandbox.native.plan import LauncherPlan, SandboxPlan
+
+TEMPLATE_IDS = 512
+_RETRY_SECONDS = 0.002
+_NAME = b"executor-launch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Birth:
-    """What a new sandbox knows."""
-
-    plan: SandboxPlan
-    image: ImagePlan
-    devices: str
-    """Where its device nodes lie in the stage."""
-    control: socket.socket
-    filters: tuple[bytes, ...]
-    """In the order of loading: the last one refuses to load any more."""
-
-
-def inside(birth: Birth) -> None:
-    """PID 1 of a new sandbox, in its new namespaces. The order is what makes it safe."""
-    steps: tuple[tuple[str, Callable[[], None]], ...] = (
-        ("wait for ids", lambda: init.expect(birth.control, init.MAPPED)),
-        ("become the inner user", identity.become_inner_user),
-        ("die with the launcher", namespaces.die_with_parent),
-        ("mount the image", lambda: mounts.mount_root(birth.image)),
-        ("mount the devices", lambda: mounts.mount_devices(birth.devices)),
-        ("mount the private file systems", lambda: mounts.mount_private(birth.plan)),
-        ("mount /proc", mounts.mount_proc),
-        ("enter the root", mounts.enter_root),
-        ("name the host", namespaces.name_host),
-        ("bring the loopback up", namespaces.loopback_up),
-        ("wait for the cgroup", lambda: init.expect(birth.control, init.ATTACHED)),
-        ("hide the cgroup", namespaces.hide_cgroup),
-        ("limit resources", lambda: rlimits.apply(birth.plan.rlimits)),
-        ("forbid core files", rlimits.forbid_core_files),
-        ("drop capabilities", identity.drop_capabilities),
-        ("hide from the program", lambda: syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)),
-        ("forbid new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
-        ("filter system calls", lambda: syscalls.load_filters(birth.filters)),
-    )
-    for name, step in steps:
-        try:
-            step()
-        except OSError as error:
-            init.report(birth.control, {"fault": f"could not {name}: {error.strerror or error}"})
-            os._exit(init.FAULT)
-    init.serve(birth.control, birth.image.environment)
-
-
-@dataclass(slots=True, kw_only=True)
 class _Alive:
-    pid: int
-    pidfd: int
-    cgroup: Cgroup
-    uid: int
-    dead: bool = False
-    released: bool = False
+    """A sandbox that was born, until nothing of it is left."""
+
+    def __init__(self, plan: "SandboxPlan", cgroup: Cgroup) -> None:
+        self.plan, self.cgroup = plan, cgroup
+        self.pidfd = -1
+        self.uid = -1
+        """Of the launcher's own ids, or of its nursery's."""
+        self.nursery: Nursery | None = None
+        self.network: namespaces.Network | None = None
+        self.born = self.dead = self.released = False
 
 
 class Launcher:
-    def __init__(self, server: socket.socket, plan: LauncherPlan, filters: tuple[bytes, ...]) -> None:
+    def __init__(self, server: _socket.socket, plan: "LauncherPlan", seccomp: bytes, code: int) -> None:
         self._server = server
         self._plan = plan
-        self._filters = filters
+        self._seccomp = seccomp
         self._images = {image.name: image for image in plan.images}
-        self._hierarchies = tuple(OpenHierarchy.of(h) for h in plan.hierarchies)
-        self._ids = identity.IdPool(plan.first_id, plan.id_count) if plan.id_count else None
+        self._hierarchies = tuple(OpenHierarchy(h) for h in plan.hierarchies)
+        templates = sum(len(image.templates) for image in plan.images)
+        self._block = min(TEMPLATE_IDS, plan.id_count // (templates + 1))
+        """Host ids of each template."""
+        own_ids = plan.id_count - templates * self._block
+        self._ids = identity.IdPool(plan.first_id, own_ids) if plan.id_count else None
+        self._next_block = plan.first_id + own_ids
+        self._networks = namespaces.Networks()
+        self._flags = namespaces.own_of_this_kernel()
+        self._masked = mounts.what_to_mask()
         self._sandboxes: dict[int, _Alive] = {}
         self._by_pidfd: dict[int, int] = {}
-        self._namespaces = namespaces.all_of_this_kernel()
+        self._leaving: set[int] = set()
+        """Dead or released, with something left."""
         self._poll = select.epoll()
+        self._nurseries: dict[int, Nursery] = {}
+        self._code = code
         self._running = True
 
     def serve(self) -> None:
         self._poll.register(self._server, select.EPOLLIN)
-        init.report(self._server, {"ready": os.getpid()})
+        self._start_templates()
+        gc.collect()
+        gc.freeze()  # a collection would copy what sandboxes share with this process
+        gc.disable()
+        wire.say(self._server, "ready", os.getpid())
         while self._running:
-            for fd, _ in self._poll.poll(self._patience()):
+            for fd, _ in self._poll.poll(_RETRY_SECONDS if self._leaving else None):
                 if fd == self._server.fileno():
                     self._request()
-                else:
+                elif fd in self._nurseries:
+                    self._hear(self._nurseries[fd])
+                elif fd in self._by_pidfd:
                     self._died(self._by_pidfd[fd])
             self._remove_the_dead()
         self._end()
 
-    def _patience(self) -> float | None:
-        """A cgroup can refuse to go for a moment after its last process did; then it is asked again."""
-        return 0.002 if any(one.dead and one.released for one in self._sandboxes.values()) else None
+    # --- what the server asks for -----------------------------------------------------------------------------------
 
     def _request(self) -> None:
-        data = self._server.recv(MESSAGE_BYTES)
-        if not data:
+        try:
+            data, _ = wire.receive(self._server)
+        except OSError:
             self._running = False
             return
-        message = json.loads(data)
-        if "build" in message:
-            plan = sandbox_plan_from(message["build"])
-            try:
-                self._build(plan)
-            except OSError as error:
-                init.report(self._server, {"failed": plan.sandbox_id, "reason": str(error)})
-        elif message["release"] in self._sandboxes:
-            self._release(message["release"])
+        order, argument = wire.unpacked(data)
+        if order == "build":
+            self._build(argument)
+        elif argument in self._sandboxes:
+            self._release(self._sandboxes[argument])
         else:  # it was never made
-            init.report(self._server, {"released": message["release"]})
+            wire.say(self._server, "released", argument)
 
-    def _build(self, plan: SandboxPlan) -> None:
-        cgroup = Cgroup(self._hierarchies, f"sandbox-{plan.sandbox_id}")
-        uid = self._ids.take() if self._ids else os.geteuid()
-        gid = uid if self._ids else os.getegid()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        into = -1
+    def _build(self, plan: "SandboxPlan") -> None:
+        one = _Alive(plan, Cgroup(self._hierarchies, f"sandbox-{plan.sandbox_id}"))
+        self._sandboxes[plan.sandbox_id] = one
         try:
-            cgroup.make(plan.cgroup)
-            devices = mounts.make_devices(plan.sandbox_id)
-            into = cgroup.into()
-            pid, pidfd = identity.clone_as(uid, self._namespaces, signal.SIGCHLD, into)
-            if pid == 0:
-                ours.close()
-                birth = Birth(
-                    plan=plan,
-                    image=self._images[plan.image],
-                    devices=devices,
-                    control=theirs,
-                    filters=self._filters,
-                )
-                _be_born(birth)
-            self._sandboxes[plan.sandbox_id] = _Alive(pid=pid, pidfd=pidfd, cgroup=cgroup, uid=uid)
-            self._by_pidfd[pidfd] = plan.sandbox_id
-            self._poll.register(pidfd, select.EPOLLIN)
-            identity.map_ids(pid, uid, gid)
-            ours.send(init.MAPPED)
-            cgroup.attach(pid)
-            ours.send(init.ATTACHED)
-            reply = json.dumps({"built": plan.sandbox_id}).encode()
-            socket.send_fds(self._server, [reply], [ours.fileno(), pidfd])
-        except OSError:
-            if plan.sandbox_id in self._sandboxes:
-                self._release(plan.sandbox_id)
+            one.cgroup.make(plan.cgroup)
+            if plan.template:
+                one.nursery = self._nursery(plan)
+                one.uid = one.nursery.ask(plan)
             else:
-                cgroup.remove()
-                mounts.remove_devices(plan.sandbox_id)
-                if self._ids:
-                    self._ids.give_back(uid)
+                self._give_birth(one)
+        except OSError as error:
+            self._failed(one, str(error))
+
+    def _give_birth(self, one: _Alive) -> None:
+        one.uid = self._ids.take() if self._ids else os.geteuid()
+        devices = mounts.make_devices(one.uid)
+        into = one.cgroup.into()
+        ours, theirs = wire.pair()
+        try:
+            one.network = self._networks.enter()
+            pid, pidfd = identity.clone_as(one.uid, self._flags, _signal.SIGCHLD, into)
+            if pid == 0:
+                birth.be_born(
+                    birth.Birth(
+                        plan=one.plan,
+                        image=self._images[one.plan.image],
+                        devices=devices,
+                        masked=self._masked,
+                        seccomp=self._seccomp,
+                        pages=None,
+                    ),
+                    theirs,
+                )
+            self._networks.home()
+            self._lives(one, pidfd)
+            gid = one.uid if self._ids else os.getegid()
+            identity.map_ids(pid, identity.one(identity.INNER_ID, one.uid), identity.one(identity.INNER_ID, gid))
+            ours.send(init.MAPPED)
+            one.cgroup.attach(pid, also_v2=False)
+            ours.send(init.ATTACHED)
+            wire.say(self._server, "built", one.plan.sandbox_id, fds=(ours.fileno(), pidfd))
+        except OSError:
+            self._networks.home()
             raise
         finally:
             ours.close()
@@ -174,71 +148,173 @@ class Launcher:
             if into >= 0:
                 os.close(into)
 
-    def _release(self, sandbox_id: int) -> None:
-        one = self._sandboxes[sandbox_id]
+    def _lives(self, one: _Alive, pidfd: int) -> None:
+        one.born, one.pidfd = True, pidfd
+        self._by_pidfd[pidfd] = one.plan.sandbox_id
+        self._poll.register(pidfd, select.EPOLLIN)
+
+    def _failed(self, one: _Alive, reason: str) -> None:
+        wire.say(self._server, "failed", one.plan.sandbox_id, reason)
+        self._release(one)
+
+    # --- templates --------------------------------------------------------------------------------------------------
+
+    def _start_templates(self) -> None:
+        """One that cannot be started is told, and done without."""
+        for image in self._plan.images:
+            for template in image.templates:
+                try:
+                    nursery = Nursery(
+                        image,
+                        template,
+                        ids=self._take_block() if self._ids else None,
+                        code=self._code,
+                        seccomp=self._seccomp,
+                        masked=self._masked,
+                    )
+                except OSError as error:
+                    wire.say(self._server, "template", f"{image.name}/{template.name}", str(error))
+                else:
+                    self._nurseries[nursery.fd] = nursery
+                    self._poll.register(nursery.fd, select.EPOLLIN)
+
+    def _take_block(self) -> tuple[int, int]:
+        self._next_block += self._block
+        return self._next_block - self._block, self._block
+
+    def _nursery(self, plan: "SandboxPlan") -> Nursery:
+        for nursery in self._nurseries.values():
+            if (nursery.image, nursery.template) == (plan.image, plan.template):
+                return nursery
+        raise OSError(f"the template {plan.template} of image {plan.image} does not live")
+
+    def _hear(self, nursery: Nursery) -> None:
+        try:
+            words, fds = nursery.hear()
+        except OSError:
+            self._lost(nursery)
+            return
+        if words[0] == "ready":
+            wire.say(self._server, "template", f"{nursery.image}/{nursery.template}")
+        elif words[0] == "fault":
+            wire.say(self._server, "template", f"{nursery.image}/{nursery.template}", words[1])
+        else:
+            self._take(words, fds)
+
+    def _lost(self, nursery: Nursery) -> None:
+        """It died, and with it, because it is the first process of their pid namespaces' parent, all that it bore."""
+        self._poll.unregister(nursery.fd)
+        del self._nurseries[nursery.fd]
+        nursery.close()
+        wire.say(self._server, "template", f"{nursery.image}/{nursery.template}", "it ended")
+        for one in [*self._sandboxes.values()]:
+            if one.nursery is nursery and not one.born:
+                self._failed(one, "its template ended")
+
+    def _take(self, words: list[str], fds: tuple[int, ...]) -> None:
+        """A template bore a sandbox, or could not. What it says is not trusted: it is a program of the image."""
+        one = self._sandboxes.get(int(words[1])) if words[1].isdigit() else None
+        try:
+            if one is None or one.born or words[0] not in {"born", "failed"}:
+                return
+            if words[0] == "failed" or len(fds) != 2:  # noqa: PLR2004 - its control socket and its pidfd
+                self._failed(one, " ".join(words[2:]))
+                return
+            control, pidfd = fds
+            self._lives(one, os.dup(pidfd))
+            one.cgroup.attach(_pid_of(pidfd), also_v2=True)
+            wire.say(self._server, "built", one.plan.sandbox_id, fds=(control, pidfd))
+            os.write(control, init.ATTACHED)
+        except OSError as error:
+            if one is not None:
+                self._failed(one, str(error))
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    # --- the end of sandboxes ---------------------------------------------------------------------------------------
+
+    def _release(self, one: _Alive) -> None:
         one.released = True
-        if not one.dead:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(one.pidfd, signal.SIGKILL)
+        if one.born and not one.dead:
+            _kill(one.pidfd)
             one.cgroup.lift_cpu_rate()
+        elif not one.born:
+            one.dead = True
+            self._leaving.add(one.plan.sandbox_id)
+        else:
+            self._leaving.add(one.plan.sandbox_id)
 
     def _died(self, sandbox_id: int) -> None:
         one = self._sandboxes[sandbox_id]
-        os.waitid(os.P_PIDFD, one.pidfd, os.WEXITED)
+        if not one.plan.template:
+            os.waitid(os.P_PIDFD, one.pidfd, os.WEXITED)
         self._poll.unregister(one.pidfd)
         del self._by_pidfd[one.pidfd]
         os.close(one.pidfd)
         one.dead = True
+        if one.released:
+            self._leaving.add(sandbox_id)
 
     def _remove_the_dead(self) -> None:
-        for sandbox_id, one in [*self._sandboxes.items()]:
-            if one.dead and one.released and one.cgroup.remove():
-                mounts.remove_devices(sandbox_id)
-                if self._ids:
-                    self._ids.give_back(one.uid)
-                del self._sandboxes[sandbox_id]
-                with contextlib.suppress(OSError):  # the server may be gone; then nobody waits for this
-                    init.report(self._server, {"released": sandbox_id})
+        """A cgroup can refuse to go for a moment after its last process did; then it is asked again."""
+        for sandbox_id in [*self._leaving]:
+            one = self._sandboxes[sandbox_id]
+            if not one.cgroup.remove():
+                continue
+            self._leaving.discard(sandbox_id)
+            del self._sandboxes[sandbox_id]
+            if one.network:
+                self._networks.give_back(one.network)
+            if one.nursery:
+                one.nursery.give_back(one.uid)
+            elif self._ids and one.uid >= 0:
+                self._ids.give_back(one.uid)
+            try:
+                wire.say(self._server, "released", sandbox_id)
+            except OSError:
+                continue  # the server is gone, so nobody waits for this
 
     def _end(self) -> None:
         """The server is gone: so is everything that it asked for."""
-        for sandbox_id in [*self._sandboxes]:
-            self._release(sandbox_id)
+        for one in [*self._sandboxes.values()]:
+            self._release(one)
+        self._remove_the_dead()
         while self._sandboxes:
-            for fd, _ in self._poll.poll(self._patience()):
+            for fd, _ in self._poll.poll(_RETRY_SECONDS if self._leaving else None):
                 if fd in self._by_pidfd:
                     self._died(self._by_pidfd[fd])
             self._remove_the_dead()
 
 
-def _be_born(birth: Birth) -> None:
-    """Never returns: what is above in the stack belongs to the launcher."""
+def _kill(pidfd: int) -> None:
     try:
-        os.dup2(0, 2)  # the launcher's stderr is the server's log
-        keep = sorted({0, 1, 2, birth.control.fileno()})
-        for low, high in zip(keep, [*keep[1:], 2**31], strict=True):
-            if low + 1 < high:
-                syscalls.close_range(low + 1, high - 1)
-        inside(birth)
-    finally:
-        os._exit(init.FAULT)
+        _signal.pidfd_send_signal(pidfd, _signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
-def _read(fd: int) -> bytes:
-    with open(fd, "rb") as file:
-        file.seek(0)
-        return file.read()
+def _pid_of(pidfd: int) -> int:
+    """As this process sees it. Raises OSError where it is dead."""
+    with open(f"/proc/self/fdinfo/{pidfd}", "rb") as file:  # noqa: PTH123 - no pathlib here
+        for line in file:
+            name, _, value = line.partition(b":")
+            if name == b"Pid" and int(value) > 0:
+                return int(value)
+    raise OSError("the sandbox died at its birth; are its limits very low?")
 
 
 def main(control: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    server = socket.socket(fileno=control)
-    server.set_inheritable(False)
-    _, fds, _, _ = socket.recv_fds(server, MESSAGE_BYTES, 3)
-    encoded, *filters = (_read(fd) for fd in fds)
-    plan = launcher_plan_from(encoded)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    os.umask(0o022)
+    server = _socket.socket(fileno=control)
+    _, fds = wire.receive(server, 3)
+    os.set_inheritable(control, False)  # noqa: FBT003
+    syscalls.name_process(_NAME)
+    plan = wire.unpacked(wire.read_file(fds[0]))
+    seccomp = wire.read_file(fds[1])
     try:
-        launcher = Launcher(server, plan, tuple(filters))
+        launcher = Launcher(server, plan, seccomp, fds[2])
         if os.geteuid() == 0:
             os.setgroups([])
             identity.keep_capabilities()
@@ -247,6 +323,6 @@ def main(control: int) -> None:
         syscalls.unshare(syscalls.CLONE_NEWNS)
         mounts.build_stage(plan)
     except OSError as error:
-        init.report(server, {"fault": str(error)})
+        wire.say(server, "fault", str(error))
         sys.exit(init.FAULT)
     launcher.serve()

@@ -1,18 +1,16 @@
-"""The file systems: the launcher's own small root, and the root of each sandbox. Imported by the launcher: stdlib only.
+"""The file systems: the launcher's own small root, and the root of each sandbox. Imported by the launcher: builtin modules
+and ctypes only.
 
 The launcher lives in a mount namespace of its own whose root (the stage) holds the images, five device nodes and /proc,
 and nothing else of the host. A sandbox's mount namespace is a copy of that, so it never sees the host's mounts at all.
 """
 
-import contextlib
 import os
-import stat
-from pathlib import Path
 
 from executor.sandbox.native.identity import INNER_ID
-from executor.sandbox.native.plan import ImagePlan, LauncherPlan, SandboxPlan
 from executor.sandbox.native.syscalls import (
     MNT_DETACH,
+    MOUNT_ATTR_NOEXEC,
     MS_BIND,
     MS_NODEV,
     MS_NOEXEC,
@@ -25,6 +23,10 @@ from executor.sandbox.native.syscalls import (
     pivot_root,
     unmount,
 )
+
+TYPE_CHECKING = False  # `typing` would cost each sandbox memory
+if TYPE_CHECKING:
+    from executor.sandbox.native.plan import ImagePlan, LauncherPlan, SandboxPlan
 
 DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}
 """Name -> minor number; the major one is 1."""
@@ -62,7 +64,7 @@ MASKED_DIRECTORIES = ("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", 
 SANDBOX_ROOT = "/root"
 """In the stage: where a sandbox puts its root together, in its own mount namespace."""
 EMPTY = "/empty"
-_OWNER = f"uid={INNER_ID},gid={INNER_ID}"
+_CHARACTER_DEVICE = 0o020000
 
 
 def make_private() -> None:
@@ -70,17 +72,17 @@ def make_private() -> None:
     mount("none", "/", None, MS_REC | MS_PRIVATE)
 
 
-def build_stage(plan: LauncherPlan) -> None:
+def build_stage(plan: "LauncherPlan") -> None:
     """Make the stage and make it this process's root. Called once, in the launcher's own mount namespace."""
     make_private()
     stage = plan.stage
     mount("executor-stage", stage, "tmpfs", MS_NOSUID, "mode=755,size=64m")
     for name in ("dev", "devices", "proc", "root", "empty", "images"):
-        Path(stage, name).mkdir()
+        _make_directory(f"{stage}/{name}")
     mount("/proc", f"{stage}/proc", None, MS_BIND | MS_REC)
     _stage_devices(stage)
     for image in plan.images:
-        _stage_image(image, Path(stage, "images", image.name))
+        _stage_image(image, f"{stage}/images/{image.name}")
     os.chdir(stage)
     pivot_root(".", ".")
     unmount(".", MNT_DETACH)
@@ -88,58 +90,70 @@ def build_stage(plan: LauncherPlan) -> None:
     make_read_only("/", recursive=False)
 
 
-def make_devices(sandbox_id: int) -> str:
-    """Where the device nodes of a sandbox lie in the stage. Where this process may make nodes they are its own, so that
-    locks and watches on them are too; otherwise they are the host's.
+def make_devices(uid: int) -> str:
+    """Where the /dev of the sandboxes of `uid` lies in the stage. Where this process may make nodes they are that uid's
+    own, so that locks and watches on them are too; otherwise they are the host's, and a sandbox makes its own directory.
     """
-    directory = f"{DEVICES_ROOT}/{sandbox_id}"
+    directory = f"{DEVICES_ROOT}/{uid}"
     try:
-        os.mkdir(directory, 0o755)  # noqa: PTH102 - on the path to each sandbox
+        os.mkdir(directory, 0o755)  # noqa: PTH102 - no pathlib here
         for name, minor in DEVICES.items():
-            os.mknod(f"{directory}/{name}", stat.S_IFCHR | 0o666, os.makedev(1, minor))
+            os.mknod(f"{directory}/{name}", _CHARACTER_DEVICE | 0o666, os.makedev(1, minor))
             os.chmod(f"{directory}/{name}", 0o666)  # noqa: PTH101, S103 - whatever the umask
     except PermissionError:
         return HOST_DEVICES
+    except FileExistsError:
+        return directory
+    _link_devices(directory)
     return directory
 
 
-def remove_devices(sandbox_id: int) -> None:
-    directory = f"{DEVICES_ROOT}/{sandbox_id}"
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(directory):  # noqa: PTH208
-            os.unlink(f"{directory}/{name}")  # noqa: PTH108
-        os.rmdir(directory)  # noqa: PTH106
+def _link_devices(directory: str) -> None:
+    for name, target in DEVICE_LINKS.items():
+        os.symlink(target, f"{directory}/{name}")  # noqa: PTH211 - no pathlib here
+    _make_directory(f"{directory}/shm")
 
 
 def _stage_devices(stage: str) -> None:
     own, hosts = f"{stage}{DEVICES_ROOT}", f"{stage}{HOST_DEVICES}"
-    mount("executor-devices", own, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=4m")
+    mount("executor-devices", own, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=16m")
     mount("executor-dev", hosts, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for name in DEVICES:
-        node = Path(hosts, name)
-        node.touch()
-        mount(f"/dev/{name}", str(node), None, MS_BIND)
+        _touch(f"{hosts}/{name}")
+        mount(f"/dev/{name}", f"{hosts}/{name}", None, MS_BIND)
 
 
-def _stage_image(image: ImagePlan, directory: Path) -> None:
-    skeleton = directory / "skeleton"
-    skeleton.mkdir(parents=True)
+def _stage_image(image: "ImagePlan", directory: str) -> None:
+    skeleton = f"{directory}/skeleton"
     for name in (*MOUNT_POINTS, *image.directories, *(layer.target.strip("/") for layer in image.layers)):
-        (skeleton / name).mkdir(parents=True, exist_ok=True)
+        _make_directory(f"{skeleton}/{name}")
     for name, target in image.links.items():
-        (skeleton / name).parent.mkdir(parents=True, exist_ok=True)
-        (skeleton / name).symlink_to(target)
+        _make_directory(os.path.dirname(f"{skeleton}/{name}"))  # noqa: PTH120
+        os.symlink(target, f"{skeleton}/{name}")  # noqa: PTH211
     for name, content in image.files.items():
-        (skeleton / name).parent.mkdir(parents=True, exist_ok=True)
-        (skeleton / name).write_bytes(content.encode("latin-1"))
+        _make_directory(os.path.dirname(f"{skeleton}/{name}"))  # noqa: PTH120
+        _touch(f"{skeleton}/{name}", content.encode("latin-1"))
     for index, layer in enumerate(image.layers):
-        place = directory / str(index)
-        place.mkdir()
-        mount(layer.source, str(place), None, MS_BIND | MS_REC)
-        make_read_only(str(place))
+        place = f"{directory}/{index}"
+        _make_directory(place)
+        mount(layer.source, place, None, MS_BIND | MS_REC)
+        make_read_only(place)
 
 
-def mount_root(image: ImagePlan) -> None:
+def _make_directory(path: str) -> None:
+    os.makedirs(path, 0o755, exist_ok=True)  # noqa: PTH103 - no pathlib here
+
+
+def _touch(path: str, content: bytes = b"", mode: int = 0o644) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        while content:
+            content = content[os.write(fd, content) :]
+    finally:
+        os.close(fd)
+
+
+def mount_root(image: "ImagePlan") -> None:
     """A per-sandbox read-only view of the image: locks and watches on its files are not shared with anybody."""
     base = f"/images/{image.name}"
     at_root = [f"{base}/{i}" for i, layer in enumerate(image.layers) if layer.target == "/"]
@@ -154,49 +168,57 @@ def _overlay(lower: tuple[str, ...], target: str) -> None:
     mount("image", target, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, f"lowerdir={directories}")
 
 
-def mount_devices(nodes: str) -> None:
+def mount_devices(nodes: str, owner: int = INNER_ID) -> None:
     """A /dev of its own, read-only: five nodes, and the usual links."""
     dev = f"{SANDBOX_ROOT}/dev"
-    mount("dev", dev, "tmpfs", MS_NOSUID | MS_NOEXEC, f"mode=755,size=64k,{_OWNER}")
-    for name in DEVICES:
-        Path(dev, name).touch()
-        mount(f"{nodes}/{name}", f"{dev}/{name}", None, MS_BIND)
-    for name, target in DEVICE_LINKS.items():
-        os.symlink(target, f"{dev}/{name}")  # noqa: PTH211 - on the path to each sandbox
-    os.mkdir(f"{dev}/shm")  # noqa: PTH102
-    make_read_only(dev, no_devices=False)
+    if nodes != HOST_DEVICES:
+        mount(nodes, dev, None, MS_BIND)
+    else:
+        mount("dev", dev, "tmpfs", MS_NOSUID | MS_NOEXEC, f"mode=755,size=64k,uid={owner},gid={owner}")
+        for name in DEVICES:
+            _touch(f"{dev}/{name}")
+            mount(f"{nodes}/{name}", f"{dev}/{name}", None, MS_BIND)
+        _link_devices(dev)
+    make_read_only(dev, attributes=MOUNT_ATTR_NOEXEC)
 
 
-def mount_private(plan: SandboxPlan) -> None:
+def mount_private(plan: "SandboxPlan", owner: int = INNER_ID) -> None:
     """The three places that the program may write to; their pages count as its memory."""
     for target, mode, size, inodes in (
         ("workspace", "700", plan.workspace_bytes, plan.workspace_inodes),
         ("tmp", "1777", plan.tmp_bytes, plan.tmp_inodes),
         ("dev/shm", "1777", plan.tmp_bytes, plan.tmp_inodes),
     ):
-        data = f"size={size},nr_inodes={inodes},mode={mode},{_OWNER}"
+        data = f"size={size},nr_inodes={inodes},mode={mode},uid={owner},gid={owner}"
         mount(target, f"{SANDBOX_ROOT}/{target}", "tmpfs", MS_NOSUID | MS_NODEV, data)
 
 
-def mount_proc() -> None:
+def what_to_mask() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files and the directories of this kernel's /proc that a sandbox is not to see."""
+    names = set(os.listdir("/proc"))  # noqa: PTH208
+    return (
+        tuple(name for name in MASKED_FILES if name in names),
+        tuple(name for name in MASKED_DIRECTORIES if name in names),
+    )
+
+
+def mount_proc(masked: tuple[tuple[str, ...], tuple[str, ...]], owner: int = INNER_ID) -> None:
     """Of the sandbox's own pid namespace, read-only as a whole, without what tells about the host."""
     proc = f"{SANDBOX_ROOT}/proc"
     mount("proc", proc, "proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=invisible")
-    nothing, empty = _masks()
-    for name in MASKED_FILES:
-        if os.path.exists(f"{proc}/{name}"):  # noqa: PTH110 - one stat, on the path to each sandbox
-            mount(nothing, f"{proc}/{name}", None, MS_BIND)
-    for name in MASKED_DIRECTORIES:
-        if os.path.isdir(f"{proc}/{name}"):  # noqa: PTH112 - one stat, on the path to each sandbox
-            mount(empty, f"{proc}/{name}", None, MS_BIND)
+    nothing, empty = _masks(owner)
+    for name in masked[0]:
+        mount(nothing, f"{proc}/{name}", None, MS_BIND)
+    for name in masked[1]:
+        mount(empty, f"{proc}/{name}", None, MS_BIND)
 
 
-def _masks() -> tuple[str, str]:
+def _masks(owner: int) -> tuple[str, str]:
     """An empty file and an empty directory of this sandbox alone, on a read-only mount that the root will not show."""
-    mount("masks", EMPTY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, f"mode=755,size=4k,{_OWNER}")
+    mount("masks", EMPTY, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, f"mode=755,size=4k,uid={owner},gid={owner}")
     nothing, empty = f"{EMPTY}/nothing", f"{EMPTY}/empty"
-    Path(nothing).touch(0o666)
-    os.mkdir(empty)  # noqa: PTH102 - on the path to each sandbox
+    _touch(nothing, mode=0o666)
+    os.mkdir(empty)  # noqa: PTH102
     make_read_only(EMPTY)
     return nothing, empty
 

@@ -1,12 +1,11 @@
-"""What the server tells the launcher, and the launcher tells each sandbox: plain values that travel as JSON.
-Imported by the launcher: stdlib only.
+"""What the server tells the launcher, and the launcher tells each sandbox. They travel as records of `wire`: the launcher
+sees objects with these fields, without the classes.
 """
 
-import json
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 
-T = TypeVar("T")
+from executor.sandbox.native import wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,26 +86,22 @@ class SandboxPlan:
     tmp_bytes: int
     tmp_inodes: int
     rlimits: Rlimits
+    template: str = ""
+    """Name of the image's template that is to bear it; empty where it executes its program."""
     cgroup: dict[str, str]
     """File name -> value, written when the cgroup is made; only those that its hierarchy has."""
 
 
-def encode(message: LauncherPlan) -> bytes:
-    return json.dumps(asdict(message)).encode()
+def encode(message: object) -> bytes:
+    """Dataclasses become records, at any depth of tuples and of other dataclasses."""
+    return wire.packed(_plain(message))
 
 
-def image_from(values: dict[str, Any]) -> ImagePlan:
-    layers = tuple(Layer(**layer) for layer in values["layers"])
-    templates = tuple(TemplatePlan(**one | {"modules": tuple(one["modules"])}) for one in values["templates"])
-    return ImagePlan(**values | {"layers": layers, "templates": templates})
-
-
-def launcher_plan_from(data: bytes) -> LauncherPlan:
-    values = json.loads(data)
-    values["images"] = tuple(image_from(image) for image in values["images"])
-    values["hierarchies"] = tuple(Hierarchy(**one) for one in values["hierarchies"])
-    return LauncherPlan(**values)
-
-
-def sandbox_plan_from(values: dict[str, Any]) -> SandboxPlan:
-    return SandboxPlan(**values | {"rlimits": Rlimits(**values["rlimits"])})
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return wire.A_RECORD | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

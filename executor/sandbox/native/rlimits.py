@@ -1,8 +1,12 @@
-"""Per-process limits. What they cannot hold for a whole tree is held by the cgroup. Imported by the launcher."""
+"""Per-process limits. What they cannot hold for a whole tree is held by the cgroup. Imported by the launcher: builtin
+modules only.
+"""
 
 import resource
 
-from executor.sandbox.native.plan import Rlimits
+TYPE_CHECKING = False  # `typing` would cost each sandbox memory
+if TYPE_CHECKING:
+    from executor.sandbox.native.plan import Rlimits
 
 MIB = 1024 * 1024
 NO_CORE = 1
@@ -15,7 +19,7 @@ def forbid_core_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
 
 
-def apply(wanted: Rlimits) -> None:
+def apply(wanted: "Rlimits") -> None:
     """Never raises a limit: where a lower hard limit is in force, that one holds."""
     limits = {
         resource.RLIMIT_NOFILE: wanted.open_files,

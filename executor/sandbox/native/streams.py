@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 
 from executor.model.run import StreamName
 from executor.sandbox.bounded import OutputMeter
@@ -14,10 +15,10 @@ DISCARD_SECONDS = 0.002
 
 
 class Reader:
-    """Gives each piece that the meter admits to `on_output`; sets `overflow` when the tree is to be killed for it."""
+    """Gives each piece that the meter admits to `on_output`; calls `overflow` when the tree is to be killed for it."""
 
     def __init__(
-        self, fd: int, name: StreamName, meter: OutputMeter, on_output: OnOutput, overflow: asyncio.Event
+        self, fd: int, name: StreamName, meter: OutputMeter, on_output: OnOutput, overflow: Callable[[], None]
     ) -> None:
         self._fd, self._name, self._meter, self._on_output, self._overflow = fd, name, meter, on_output, overflow
         self._loop = asyncio.get_running_loop()
@@ -56,7 +57,7 @@ class Reader:
         if admitted := self._meter.admit(self._name, data):
             self._on_output(self._name, admitted)
         if self._meter.must_kill:
-            self._overflow.set()
+            self._overflow()
 
 
 class Feeder:

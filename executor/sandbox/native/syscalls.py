@@ -1,18 +1,23 @@
-"""The system calls that the standard library does not offer, by number, through libc. Imported by the launcher: stdlib
-only. Each raises OSError with the name of the call; numbers are those of x86_64 and aarch64.
+"""The system calls that the standard library does not offer, by number, through libc.
+
+Each raises OSError with the name of the call; numbers are those of x86_64 and aarch64. Imported by the launcher: builtin
+modules and ctypes only.
 """
 
 import ctypes
 import os
-import platform
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.PyDLL(None, use_errno=True)  # without the dance of releasing the lock, which no other thread wants
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
+_mount = _libc.mount
+_mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+_prctl = _libc.prctl
+_prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
 
 _X86_64 = {"pivot_root": 155, "seccomp": 317, "capset": 126}
 _AARCH64 = {"pivot_root": 41, "seccomp": 277, "capset": 91}
-NUMBERS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), {}) | {
+NUMBERS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {}) | {
     "clone3": 435,
     "close_range": 436,
     "mount_setattr": 442,
@@ -44,9 +49,11 @@ AT_RECURSIVE = 0x8000
 MOUNT_ATTR_RDONLY = 1
 MOUNT_ATTR_NOSUID = 2
 MOUNT_ATTR_NODEV = 4
+MOUNT_ATTR_NOEXEC = 8
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
 PR_SET_SECUREBITS = 28
 PR_SET_NO_NEW_PRIVS = 38
@@ -93,24 +100,24 @@ def _checked(result: int, call: str) -> int:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    result = _libc.mount(
+    result = _mount(
         os.fsencode(source),
         os.fsencode(target),
         kind.encode() if kind else None,
-        ctypes.c_ulong(flags),
+        flags,
         data.encode() if data else None,
     )
-    _checked(result, f"mount {kind or 'bind'} on {target}")
+    if result:
+        _checked(result, f"mount {kind or 'bind'} on {target}")
 
 
 def unmount(target: str, flags: int) -> None:
     _checked(_libc.umount2(os.fsencode(target), flags), f"umount2 {target}")
 
 
-def make_read_only(path: str, *, no_devices: bool = True, recursive: bool = True) -> None:
-    """Adds read-only and nosuid to a mount, and to those below it, and takes nothing away."""
-    attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | (MOUNT_ATTR_NODEV if no_devices else 0)
-    change = _MountAttr(attr_set=attributes)
+def make_read_only(path: str, *, attributes: int = MOUNT_ATTR_NODEV, recursive: bool = True) -> None:
+    """Adds read-only, nosuid and `attributes` to a mount, and to those below it, and takes nothing away."""
+    change = _MountAttr(attr_set=MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | attributes)
     result = _syscall(
         NUMBERS["mount_setattr"],
         AT_FDCWD,
@@ -130,6 +137,11 @@ def unshare(flags: int) -> None:
     _checked(_libc.unshare(flags), f"unshare {flags:#x}")
 
 
+def enter(namespace: int, kind: int) -> None:
+    """`namespace`: a descriptor of one; `kind`: its CLONE_NEW flag."""
+    _checked(_libc.setns(namespace, kind), f"setns {kind:#x}")
+
+
 def clone(flags: int, exit_signal: int, cgroup: int = -1) -> tuple[int, int]:
     """(pid, pidfd) in the parent, (0, -1) in the child. Like fork, but runs none of Python's after-fork hooks: for a
     single-threaded caller only.
@@ -144,12 +156,20 @@ def clone(flags: int, exit_signal: int, cgroup: int = -1) -> tuple[int, int]:
 
 
 def prctl(option: int, value: int = 0, third: int = 0) -> None:
-    _checked(_libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(third), 0, 0), f"prctl {option}")
+    _checked(_prctl(option, value, third, 0, 0), f"prctl {option}")
 
 
-def drop_bounding(capability: int) -> bool:
-    """False where this kernel has no such capability."""
-    return bool(_libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) == 0)
+def name_process(name: bytes) -> None:
+    """As `ps` shows it; at most 15 bytes."""
+    text = ctypes.create_string_buffer(name, len(name) + 1)
+    prctl(PR_SET_NAME, ctypes.addressof(text))
+
+
+def drop_bounding_set() -> None:
+    """Every capability that this kernel has."""
+    capability = 0
+    while not _prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):
+        capability += 1
 
 
 def clear_capabilities() -> None:
@@ -160,14 +180,9 @@ def clear_capabilities() -> None:
 
 def load_seccomp(program: bytes) -> None:
     """`program`: struct sock_filter[], eight bytes each."""
-    code = ctypes.create_string_buffer(program, len(program))
-    description = _SockFprog(len=len(program) // 8, filter=ctypes.addressof(code))
+    start = ctypes.cast(ctypes.c_char_p(program), ctypes.c_void_p)
+    description = _SockFprog(len=len(program) // 8, filter=start)
     _checked(_syscall(NUMBERS["seccomp"], SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(description)), "seccomp")
-
-
-def load_filters(programs: tuple[bytes, ...]) -> None:
-    for program in programs:
-        load_seccomp(program)
 
 
 def call(number: int, *arguments: int) -> int:

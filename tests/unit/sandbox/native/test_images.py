@@ -4,7 +4,7 @@ import pytest
 
 from executor.model.errors import Misconfigured
 from executor.sandbox.native import images
-from executor.sandbox.native.plan import ImagePlan, Layer
+from executor.sandbox.native.plan import ImagePlan, Layer, TemplatePlan
 
 
 @pytest.fixture
@@ -58,6 +58,89 @@ def test_a_built_image_is_known_by_its_description(tmp_path):
     [image] = images.built_images(tmp_path)
     assert (image.name, image.digest, image.environment) == ("tools", "sha256:1", {"A": "b"})
     assert image.layers == (Layer(source=str(place / "rootfs"), target="/"),)
+    assert image.templates == ()
+
+
+def built(place, templates):
+    (place / "rootfs").mkdir(parents=True)
+    description = {"name": "tools", "digest": "sha256:1", "templates": templates}
+    (place / "image.json").write_text(json.dumps(description))
+    return images.built_images(place.parent)
+
+
+def test_a_built_image_names_its_templates_and_keys_of_a_later_version_are_passed_over(tmp_path):
+    entries = [
+        {"name": "python", "interpreter": "/usr/bin/python3"},
+        {"name": "data", "interpreter": "/usr/bin/python3", "modules": ["a", "b.c"], "warm": "x = 1", "later": 1},
+    ]
+    [image] = built(tmp_path / "tools", entries)
+    assert image.templates == (
+        TemplatePlan(name="python", interpreter="/usr/bin/python3"),
+        TemplatePlan(name="data", interpreter="/usr/bin/python3", modules=("a", "b.c"), warm="x = 1"),
+    )
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "python",
+        None,
+        {},
+        {"name": "data"},
+        {"name": 1, "interpreter": "/usr/bin/python3"},
+        {"name": "data", "interpreter": "python3"},
+        {"name": "data", "interpreter": "/usr/bin/python3", "modules": "numpy"},
+        {"name": "data", "interpreter": "/usr/bin/python3", "modules": [1]},
+        {"name": "data", "interpreter": "/usr/bin/python3", "warm": None},
+    ],
+)
+def test_a_template_that_is_none_is_refused_with_the_path_of_the_description(tmp_path, entry):
+    with pytest.raises(Misconfigured, match=r"tools/image\.json: templates: .* build the image again"):
+        built(tmp_path / "tools", [entry])
+
+
+def test_two_templates_of_one_name_are_refused(tmp_path):
+    entry = {"name": "python", "interpreter": "/usr/bin/python3"}
+    with pytest.raises(Misconfigured, match=r"tools/image\.json: templates: two have the same name"):
+        built(tmp_path / "tools", [entry, entry])
+
+
+def with_python(place, version, **options):
+    """An image where `python3` is a link to that file."""
+    (place / "bin").mkdir()
+    (place / "bin" / version).touch()
+    (place / "bin" / "python3").symlink_to(version)
+    return ImagePlan(name="x", digest="d", layers=(Layer(source=str(place), target="/usr"),), **options)
+
+
+@pytest.mark.parametrize("version", ["python3.10", "python3.11", "python3.14"])
+def test_a_python_that_can_be_a_template_is_one_by_its_path_on_the_search_path(tmp_path, version):
+    assert images._host_templates(with_python(tmp_path, version)) == (
+        TemplatePlan(name="python", interpreter="/usr/bin/python3"),
+    )
+
+
+@pytest.mark.parametrize("version", ["python3.9", "pypy3.10", "python", "python3.12-dbg"])
+def test_a_python_that_is_old_or_another_or_does_not_say_is_no_template(tmp_path, version):
+    assert images._host_templates(with_python(tmp_path, version)) == ()
+
+
+def test_an_image_without_python_has_no_template(image):
+    assert images._host_templates(image) == ()
+
+
+def test_the_words_that_start_an_interpreter_are_told_apart_by_what_they_lead_to(tmp_path):
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "python").symlink_to("/usr/bin/python3")
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    templates = tuple(
+        TemplatePlan(name=f"t{number}", interpreter=path)
+        for number, path in enumerate(["/usr/bin/python3.11", "/usr/venv/bin/python", "/usr/bin/lost"])
+    )
+    found = images.interpreters(with_python(tmp_path, "python3.11", templates=templates))
+    assert set(found) == {"python3", "/usr/bin/python3.11", "/usr/venv/bin/python"}
+    assert found["python3"] == found["/usr/bin/python3.11"] == "/usr/bin/python3.11"
+    assert found["/usr/venv/bin/python"] != found["python3"]
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,18 @@ def test_the_masked_value_of_a_test_lies_within_its_mask():
     assert all(value & ~mask == 0 for _, _, value, mask in masked)
 
 
-def test_both_filters_compile_to_whole_instructions_within_the_kernels_limit():
-    for program in seccomp.compile_filters():
-        assert len(program) % 8 == 0
-        assert 10 < len(program) // 8 < 4096
-        first = struct.unpack("HBBI", program[:8])
-        assert first == (0x20, 0, 0, 4), "the architecture is looked at first"
+def test_the_filter_compiles_to_whole_instructions_within_the_kernels_limit():
+    program = seccomp.compile_filter()
+    assert len(program) % 8 == 0
+    assert 10 < len(program) // 8 < 4096
+    first = struct.unpack("HBBI", program[:8])
+    assert first == (0x20, 0, 0, 4), "the architecture is looked at first"
+
+
+def test_of_two_joined_programs_the_second_judges_what_the_first_allows():
+    allow, refuse = struct.pack("HBBI", 6, 0, 0, 0x7FFF0000), struct.pack("HBBI", 6, 0, 0, 0x00050001)
+    by_number = struct.pack("HBBI", 0x20, 0, 0, 0) + struct.pack("HBBI", 0x15, 1, 0, 39) + refuse + allow
+    assert seccomp.joined(by_number, refuse) == by_number[:-8] + struct.pack("HBBI", 5, 0, 0, 0) + refuse
 
 
 def test_the_calls_that_make_a_sandbox_are_denied_inside_it():

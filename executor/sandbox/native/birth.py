@@ -1,0 +1,85 @@
+"""The list of what happens between the birth of a sandbox and the moment it waits for its one command. Imported by the
+launcher and by templates: builtin modules and ctypes only.
+"""
+
+import os
+
+from executor.sandbox.native import identity, init, mounts, namespaces, rlimits, syscalls, wire
+
+TYPE_CHECKING = False  # `typing` would cost each sandbox memory
+if TYPE_CHECKING:
+    import _socket
+    from collections.abc import Callable
+    from typing import Any
+
+    from executor.sandbox.native import rehearsal
+    from executor.sandbox.native.plan import ImagePlan, SandboxPlan
+
+
+class Birth:
+    """What a new sandbox knows."""
+
+    def __init__(  # noqa: PLR0913 - the six things it knows
+        self,
+        *,
+        plan: "SandboxPlan",
+        image: "ImagePlan",
+        devices: str,
+        masked: tuple[tuple[str, ...], tuple[str, ...]],
+        seccomp: bytes,
+        pages: "rehearsal.Ranges | None",
+    ) -> None:
+        """`devices`: where its device nodes lie in the stage. `seccomp`: its filter. `pages`: not None where its
+        program is to be a copy of this interpreter, which is to have these pages for itself.
+        """
+        self.plan, self.image, self.devices, self.masked = plan, image, devices, masked
+        self.seccomp, self.pages = seccomp, pages
+
+
+def be_born(birth: Birth, control: "_socket.socket") -> "Any":
+    """In the child of a clone. Returns in a sandbox's heir alone (see `init.serve`): what is above in the stack belongs to
+    somebody else.
+    """
+    born = False
+    try:
+        os.dup2(0, 2)  # the parent's stderr is the server's log
+        keep = sorted({0, 1, 2, control.fileno()})
+        for low, high in zip(keep, [*keep[1:], 2**31], strict=True):
+            if low + 1 < high:
+                syscalls.close_range(low + 1, high - 1)
+        heritage = _inside(birth, control)
+        born = True
+        return heritage
+    finally:
+        if not born:
+            os._exit(init.FAULT)
+
+
+def _inside(birth: Birth, control: "_socket.socket") -> "Any":
+    """PID 1 of a new sandbox, in its new namespaces. The order is what makes it safe."""
+    steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("wait for ids", lambda: init.expect(control, init.MAPPED)),
+        ("become the inner user", lambda: identity.become(identity.INNER_ID, identity.INNER_ID)),
+        ("die with the launcher", namespaces.die_with_parent),
+        ("mount the image", lambda: mounts.mount_root(birth.image)),
+        ("mount the devices", lambda: mounts.mount_devices(birth.devices)),
+        ("mount the private file systems", lambda: mounts.mount_private(birth.plan)),
+        ("mount /proc", lambda: mounts.mount_proc(birth.masked)),
+        ("enter the root", mounts.enter_root),
+        ("name the host", namespaces.name_host),
+        ("wait for the cgroup", lambda: init.expect(control, init.ATTACHED)),
+        ("hide the cgroup", namespaces.hide_cgroup),
+        ("limit resources", lambda: rlimits.apply(birth.plan.rlimits)),
+        ("forbid core files", rlimits.forbid_core_files),
+        ("drop capabilities", identity.drop_capabilities),
+        ("hide from the program", lambda: syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)),
+        ("forbid new privileges", lambda: syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)),
+        ("filter system calls", lambda: syscalls.load_seccomp(birth.seccomp)),
+    )
+    for name, step in steps:
+        try:
+            step()
+        except OSError as error:
+            wire.say(control, "fault", f"could not {name}: {error.strerror or error}")
+            os._exit(init.FAULT)
+    return init.serve(control, birth.image.environment, pages=birth.pages)

@@ -1,0 +1,283 @@
+"""What makes a fork of a template's interpreter the same as one that was started for its call. Runs in the CPython
+of an image, 3.10 or later, in the middle of its start: in a `sitecustomize` that comes from a zip archive. CPython then
+runs main.py itself, so all that follows is its own. Only modules that every start of CPython imports, and builtin ones.
+
+A program runs in a child that `os.fork` made, so that what modules do after a fork (`random` seeds itself, `threading`
+and `logging` renew their locks) has been done. It can still tell these from a fresh start:
+
+- `sys.modules` holds the template's modules and all that those imported. They were imported under the template's
+  filters of warnings and printed what they had to print there; what they registered with `atexit` and
+  `os.register_at_fork` stands before the program's own. A module of the same name that the program first writes and
+  then imports is not seen.
+- Siblings have the seed of str hashes, and so the order of sets of them, and the layout of memory in common.
+- What the template had is frozen (see `gc.freeze`), so that no collection copies it: `gc.get_freeze_count` is not 0,
+  `gc.get_objects` leaves it out, `gc.get_stats` counts from the template's start. At exit it is cleared by module, not
+  collected.
+- `/proc/self/cmdline` and `/proc/self/environ` are the template's; peak memory starts at what the fork had.
+"""
+
+import _contextvars
+import _signal  # type: ignore[import-not-found]
+import gc
+import io
+import os
+import site
+import stat
+import sys
+import time
+import zipimport
+
+TYPE_CHECKING = False  # `typing` would be one more module that a program finds loaded
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import ModuleType
+    from typing import Any, NoReturn
+
+_HOOK = "sitecustomize"
+_STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+"""In the order of their descriptors."""
+_AS_IMPORTED = (
+    ("tempfile", "tempdir", None),
+    ("tempfile", "_name_sequence", None),
+    ("uuid", "_node", None),
+    ("uuid", "_last_timestamp", None),
+    ("uuid", "_last_timestamp_v7", None),
+    ("uuid", "_last_counter_v7", 0),
+)
+"""Module, global, and its value before first use: what would give siblings the same names."""
+_MODULE_SUFFIXES = (".py", ".pyc", ".so")
+_MT19937_BYTES = 4 * 624
+_MT19937_POSITION = 623
+"""Where numpy starts."""
+_KEY_BYTES = 32
+
+
+class _Template:
+    """What `preload` leaves for `settle`."""
+
+    def __init__(self) -> None:
+        self.ours: tuple[str, ...] = ()
+        """Modules that came from our archive."""
+        self.has_hook = False
+        """Whether the image has a `sitecustomize` of its own."""
+        self.beyond: frozenset[str] = frozenset()
+        """Top-level names that a fresh interpreter would search for, and that are loaded here."""
+        self.pipes: tuple[bool, ...] = (False, False, False)
+        """Which of the standard streams were opened on a pipe."""
+
+
+_TEMPLATE = _Template()
+
+
+def preload(modules: "Sequence[str]", warm: str) -> None:
+    """In the template, once. Imports the modules in their order, then runs `warm`; nothing of ours may be imported
+    later. The garbage collector is off from here to `settle`.
+
+    Raises whatever these raise, and RuntimeError where more than one thread is alive then: a fork loses the others.
+    """
+    gc.disable()
+    fresh = frozenset(_tops(_before_hook()))
+    _leave_path()
+    _TEMPLATE.has_hook = _run_own_hook()
+    _contextvars.copy_context().run(_load, modules, warm)  # what they set there (decimal, numpy.errstate) ends with it
+    threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no pathlib here
+    if threads != 1:
+        raise RuntimeError(
+            f"{threads} threads are alive once the template's modules ({', '.join(modules)}) are imported and warmed; "
+            "it must have one: set the variables that limit their pools, such as OPENBLAS_NUM_THREADS=1"
+        )
+    _TEMPLATE.beyond = frozenset(_tops(sys.modules)) - fresh - {*_tops(_TEMPLATE.ours), *sys.builtin_module_names}
+    _TEMPLATE.pipes = tuple(map(_is_pipe, range(len(_STREAMS))))
+    _forget_shown_warnings()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    gc.collect()
+    gc.freeze()
+    _renew_main()
+
+
+def settle(arguments: "Sequence[str]", environment: "Mapping[str, str]") -> None:
+    """In the child, when its standard streams, working directory and descriptors are the program's: the last call of
+    our `sitecustomize`. `arguments` follow main.py; `environment` is the whole of it.
+
+    Where the image has no `sitecustomize` it raises the ImportError from which `site` knows this. Where files of the
+    working directory would come before loaded modules it does not return: the interpreter is started anew. Raises
+    OSError where that fails.
+    """
+    if _is_overlaid():
+        _start_anew(arguments, environment)
+    _renew_streams()
+    sys.argv[1:] = arguments
+    sys.orig_argv += arguments
+    _set_environment(environment)
+    for name in _TEMPLATE.ours:
+        sys.modules.pop(name, None)
+    _reset_signals()
+    _renew_states()
+    gc.enable()
+    if not _TEMPLATE.has_hook:
+        raise ModuleNotFoundError(f"No module named {_HOOK!r}", name=_HOOK)
+
+
+def _before_hook() -> "list[str]":
+    names = list(sys.modules)
+    return names[: names.index(_HOOK)] if _HOOK in names else names
+
+
+def _tops(names: "Sequence[str] | Mapping[str, object] | frozenset[str]") -> "set[str]":
+    return {name.partition(".")[0] for name in names}
+
+
+def _leave_path() -> None:
+    """No trace of the archive where modules are looked for."""
+    archive = getattr(_loader(sys.modules[__name__]), "archive", None)
+    if archive is None:
+        return  # not from an archive
+    _TEMPLATE.ours = tuple(
+        name for name, module in sys.modules.items() if getattr(_loader(module), "archive", None) == archive
+    )
+    sys.path[:] = [entry for entry in sys.path if entry != archive]
+    for entry in [entry for entry in sys.path_importer_cache if entry.startswith(archive)]:
+        del sys.path_importer_cache[entry]
+    zipimport._zip_directory_cache.pop(archive, None)  # type: ignore[attr-defined]  # noqa: SLF001 - has no other door
+
+
+def _loader(module: "ModuleType") -> object:
+    return getattr(getattr(module, "__spec__", None), "loader", None)
+
+
+def _run_own_hook() -> bool:
+    """The image's own `sitecustomize`, which ours stands before. Whether there is one."""
+    sys.modules.pop(_HOOK, None)
+    try:
+        __import__(_HOOK)
+    except ImportError as missing:
+        if missing.name != _HOOK:
+            raise
+        return False
+    return True
+
+
+def _load(modules: "Sequence[str]", warm: str) -> None:
+    for name in modules:
+        __import__(name)
+    exec(compile(warm, "<warm>", "exec"), {"__name__": "warm"})  # noqa: S102 - what the image declares
+
+
+def _forget_shown_warnings() -> None:
+    """So that each place warns a program once more."""
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if isinstance(names, dict):  # what stands there need not be a module
+            names.pop("__warningregistry__", None)
+
+
+def _renew_main() -> None:
+    """A `__main__` that is not frozen: at exit it is collected as a whole, so that `__del__` still sees its globals."""
+    old = sys.modules["__main__"]
+    new = type(old)("__main__")
+    vars(new).update(vars(old))
+    if "__annotations__" in vars(old):
+        vars(new)["__annotations__"] = {}
+    sys.modules["__main__"] = new
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except OSError:
+        return False
+
+
+def _is_overlaid() -> bool:
+    """Whether an import of the program would find something in its own files that is loaded here from elsewhere."""
+    if site.ENABLE_USER_SITE and site.USER_SITE and os.path.isdir(site.USER_SITE):  # noqa: PTH112 - no pathlib here
+        return site.USER_SITE not in sys.path
+    beyond = _TEMPLATE.beyond
+    return any(entry.partition(".")[0] in beyond and _is_module(entry) for entry in os.listdir("."))  # noqa: PTH208
+
+
+def _is_module(entry: str) -> bool:
+    return entry.endswith(_MODULE_SUFFIXES) or os.path.isdir(entry)  # noqa: PTH112 - no pathlib here
+
+
+def _start_anew(arguments: "Sequence[str]", environment: "Mapping[str, str]") -> "NoReturn":
+    for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)  # an exec keeps what is ignored
+    os.execve(sys.executable, [*sys.orig_argv, *arguments], environment)  # noqa: S606 - the template's own words
+
+
+def _renew_streams() -> None:
+    """CPython looked at the template's: a stream on something else than a pipe behaves in another way."""
+    for fd, (name, mode) in enumerate(_STREAMS):
+        if not (_TEMPLATE.pipes[fd] and _is_pipe(fd)):
+            stream = _stream(fd, name, mode)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+def _stream(fd: int, name: str, mode: str) -> "io.TextIOWrapper | None":
+    """As CPython opens it. None where the descriptor is closed."""
+    like = getattr(sys, name)
+    unbuffered = like is not None and like.write_through
+    try:
+        binary: Any = open(fd, f"{mode}b", 0 if unbuffered else -1, closefd=False)  # noqa: SIM115 - it is the stream
+    except OSError:
+        return None
+    raw = binary if unbuffered else binary.raw
+    raw.name = f"<{name}>"
+    stream: Any = io.TextIOWrapper(
+        binary,
+        like.encoding if like else "utf-8",
+        like.errors if like else "surrogateescape",
+        "\n",
+        line_buffering=not unbuffered and (name == "stderr" or raw.isatty()),
+        write_through=unbuffered,
+    )
+    stream.mode = mode
+    return stream  # type: ignore[no-any-return]
+
+
+def _set_environment(environment: "Mapping[str, str]") -> None:
+    """In this order too: what `os.environ` holds, and what a program started from here is given."""
+    variables = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001 - item by item it costs ten times as much
+    for name in variables:
+        os.unsetenv(name)
+    variables.clear()
+    for name, value in environment.items():
+        os.putenv(name, value)
+        variables[os.fsencode(name)] = os.fsencode(value)
+
+
+def _reset_signals() -> None:
+    ignored = (_signal.SIGPIPE, _signal.SIGXFSZ)
+    for number in _signal.valid_signals():
+        if number == _signal.SIGINT:
+            wanted = _signal.default_int_handler
+        else:
+            wanted = _signal.SIG_IGN if number in ignored else _signal.SIG_DFL
+        if _signal.getsignal(number) != wanted:
+            _signal.signal(number, wanted)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def _renew_states() -> None:
+    """Of loaded modules: what must differ between siblings, or tells when the template was started."""
+    for name, variable, value in _AS_IMPORTED:
+        module = sys.modules.get(name)
+        if module and variable in vars(module):
+            vars(module)[variable] = value
+    if logging := sys.modules.get("logging"):
+        was = vars(logging)["_startTime"]
+        vars(logging)["_startTime"] = time.time_ns() if isinstance(was, int) else time.time()
+    if process := sys.modules.get("multiprocessing.process"):
+        config = vars(process.current_process())["_config"]
+        config["authkey"] = process.AuthenticationString(os.urandom(_KEY_BYTES))
+    if threading := sys.modules.get("threading"):
+        main = vars(threading.main_thread())
+        if "_native_id" in main:  # not every Python looks again after a fork
+            main["_native_id"] = os.getpid()
+    if random := sys.modules.get("numpy.random"):  # what `seed()` comes to, at a tenth of its cost
+        key = sys.modules["numpy"].frombuffer(os.urandom(_MT19937_BYTES), "u4")
+        random.set_state(("MT19937", key, _MT19937_POSITION))

@@ -1,0 +1,126 @@
+"""In the image's own interpreter: import the template's modules, then bear a sandbox each time the launcher asks.
+
+Runs inside `sitecustomize`, which CPython imports when it has set itself up and before it looks at the file that it was
+told to run. In a sandbox's heir (see `init.serve`) that import returns, and CPython goes on to run that file as it always
+does. Builtin modules and ctypes only.
+"""
+
+import _signal
+import _socket
+import os
+import select
+import sys
+
+from executor.sandbox.native import birth, ending, identity, init, interpreter, mounts, namespaces, nursery, rehearsal, syscalls, wire
+
+TYPE_CHECKING = False  # `typing` would cost each sandbox memory
+if TYPE_CHECKING:
+    from typing import Any
+
+PARKED_NAME = b"executor-bears"
+"""Of the template, and of its copies until they become programs."""
+
+
+def run() -> None:
+    """Returns in a program to be, and there alone."""
+    control = _socket.socket(fileno=nursery.CONTROL)
+    os.set_inheritable(nursery.CONTROL, False)  # noqa: FBT003
+    try:
+        template = _Template(control)
+    except Exception as error:  # noqa: BLE001 - whatever a module of the image raises, the launcher is to hear it
+        wire.say(control, "fault", f"{type(error).__name__}: {error}")
+        os._exit(init.FAULT)
+    pages = rehearsal.rehearse(nursery.SCRIPT)
+    if pages is None:
+        interpreter.settle((), dict(os.environ))
+        return
+    template.leave_image(pages)
+    argv, environment = template.serve()
+    interpreter.settle(argv[2:], environment)
+
+
+class _Template:
+    def __init__(self, control: _socket.socket) -> None:
+        """Raises whatever an import raises."""
+        namespaces.die_with_parent()  # once more: the exec may have made the kernel forget it
+        self._name = os.path.basename(sys.executable).encode()  # noqa: PTH119 - no pathlib here
+        syscalls.name_process(PARKED_NAME)
+        self._control = control
+        self._image, modules, warm, self._masked, self._seccomp = wire.unpacked(wire.receive(control)[0])
+        identity.keep_capabilities()
+        self._networks = namespaces.Networks()
+        self._flags = namespaces.own_of_this_kernel()
+        self._poll = select.epoll()
+        self._poll.register(control, select.EPOLLIN)
+        self._alive: dict[int, namespaces.Network] = {}
+        ending.arrange()
+        interpreter.preload(modules, warm)
+        ending.keep()
+        self._pages: rehearsal.Ranges = ()
+
+    def leave_image(self, pages: rehearsal.Ranges) -> None:
+        """Nothing is imported from here on until a sandbox is inside its own."""
+        self._pages = pages
+        os.fchdir(nursery.STAGE)
+        os.chroot(".")
+        os.chdir("/")
+        os.close(nursery.STAGE)
+        mounts.unmount(mounts.SANDBOX_ROOT, mounts.MNT_DETACH)
+        mounts.unmount(mounts.EMPTY, mounts.MNT_DETACH)
+
+    def serve(self) -> "tuple[tuple[str, ...], dict[str, str]]":
+        wire.say(self._control, "ready")
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd in self._alive:
+                    self._died(fd)
+                elif (heritage := self._asked()) is not None:
+                    syscalls.name_process(self._name)
+                    return heritage
+
+    def _asked(self) -> "Any":
+        """Not None in an heir."""
+        try:
+            data, _ = wire.receive(self._control)
+        except OSError:
+            os._exit(0)  # the launcher went away
+        plan, uid, devices = wire.unpacked(data)
+        try:
+            return self._bear(plan, uid, devices)
+        except OSError as error:
+            wire.say(self._control, "failed", plan.sandbox_id, str(error))
+        return None
+
+    def _bear(self, plan: "Any", uid: int, devices: str) -> "Any":
+        ours, theirs = wire.pair()
+        network = self._networks.enter()
+        pid, pidfd = identity.clone_as(uid, self._flags, _signal.SIGCHLD, -1)
+        if pid == 0:
+            return birth.be_born(
+                birth.Birth(
+                    plan=plan,
+                    image=self._image,
+                    devices=devices,
+                    masked=self._masked,
+                    seccomp=self._seccomp,
+                    pages=self._pages,
+                ),
+                theirs,
+            )
+        self._networks.home()
+        self._alive[pidfd] = network
+        self._poll.register(pidfd, select.EPOLLIN)
+        try:
+            identity.map_ids(pid, identity.one(identity.INNER_ID, uid), identity.one(identity.INNER_ID, uid))
+            ours.send(init.MAPPED)
+            wire.say(self._control, "born", plan.sandbox_id, fds=(ours.fileno(), pidfd))
+        finally:
+            ours.close()
+            theirs.close()
+        return None
+
+    def _died(self, pidfd: int) -> None:
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        self._networks.give_back(self._alive.pop(pidfd))
