@@ -6,7 +6,7 @@ here imports gRPC at its top.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import takewhile
@@ -25,6 +25,7 @@ from executor.codec import ToolOffer
 from executor.internal import ReadOutput
 from executor.model.address import default_address
 from executor.model.errors import Misconfigured, Unavailable
+from executor.model.run import SandboxSpec
 from executor.model.tool import Tool
 from executor.pipeline import Pipeline
 from executor.sandbox.contract import Backend
@@ -158,6 +159,7 @@ async def open_service(settings: Settings, make_backend: MakeBackend = native_ba
     async with AsyncExitStack() as stack:
         await backend.start()
         stack.push_async_callback(backend.stop)
+        backend.expect(_expected(catalogue))
         outputs = await stack.enter_async_context(open_outputs(settings))
         ledger = MemoryLedger()
         yield Service(
@@ -185,11 +187,24 @@ async def open_service(settings: Settings, make_backend: MakeBackend = native_ba
         )
 
 
+def _expected(catalogue: Catalogue) -> Iterator[tuple[SandboxSpec, Sequence[str]]]:
+    """What the tools ask for where the caller sets no limit."""
+    for tool in catalogue.tools():
+        if tool.command:
+            policy = tool.policy
+            yield SandboxSpec(image=policy.image, limits=policy.limits, network=policy.network), tool.command.argv
+
+
+def for_one_call(settings: Settings) -> Settings:
+    """Nothing is made ahead, because nothing comes after."""
+    return settings.model_copy(update={"pool_size": 0, "templates": False, "launchers": 1})
+
+
 @asynccontextmanager
 async def open_offers(settings: Settings, make_backend: MakeBackend = native_backend) -> AsyncIterator[Offers]:
     """For those who only look. Where no sandbox can be made, the offers say so. Raises Misconfigured."""
     catalogue, _ = load_catalogue(settings)
-    backend = make_backend(settings)
+    backend = make_backend(for_one_call(settings))
     try:
         prepare_state_dir(settings.state_dir)
         await backend.start()

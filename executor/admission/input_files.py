@@ -18,6 +18,8 @@ def check_files(
     files: Sequence[InputFile], collect: Sequence[str], tool: Tool, *, max_bytes: int = MAX_FILES_BYTES
 ) -> None:
     """Raises InvocationError: SCHEMA_VIOLATION with a pointer such as `/files/0/path`, or PAYLOAD_TOO_LARGE."""
+    if not files and not collect:
+        return
     reserved = frozenset(tool.command.files if tool.command else ())
     found = (*_file_violations(files, reserved), *_glob_violations(collect))
     if found:

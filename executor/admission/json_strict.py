@@ -43,14 +43,21 @@ def strict(text: str, max_depth: int) -> Any:  # noqa: ANN401
     _refuse_depth(text, max_depth)
     reader = _Reader()
     value = reader.value(text)
-    if reader.suspect or _SURROGATE.search(text):
+    if reader.suspect or (not _plain(text) and _SURROGATE.search(text)):
         found = tuple(islice(reader.violations(value), MAX_VIOLATIONS))
         if found:
             raise Refused(*found)
     return value
 
 
+def _plain(text: str) -> bool:
+    """It cannot hold a surrogate: told at once of what most models write."""
+    return text.isascii() and "\\u" not in text
+
+
 def _refuse_depth(text: str, max_depth: int) -> None:
+    if text.count("{") + text.count("[") <= max_depth:
+        return
     depth = 0
     for match in _TOKEN.finditer(text):
         token = match[0]

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from executor.app import MakeBackend, Service, open_service
+from executor.app import MakeBackend, Service, for_one_call, open_service
 from executor.model.errors import InvocationError
 from executor.model.invocation import LOCAL, Invocation
 from executor.model.outcome import Outcome
@@ -73,7 +73,7 @@ class _Silent:
 async def open_target(settings: Settings, address: str | None, make_backend: MakeBackend) -> AsyncIterator[Target]:
     """Raises ServiceError."""
     if address is None:
-        async with open_service(settings, make_backend) as service:
+        async with open_service(for_one_call(settings), make_backend) as service:
             yield Here(service)
         return
     # gRPC takes a third of a second to load, and must not be in a process that forks sandboxes.

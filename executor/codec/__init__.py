@@ -84,13 +84,16 @@ def tool_from_wire(message: pb.Tool) -> ToolOffer:
 
 def invocation_to_wire(invocation: Invocation) -> pb.Invocation:
     """Raises MalformedRequest for what the wire cannot carry."""
-    message = pb.Invocation()
-    for name in ("tool", "version", "arguments_json", "call_id", "trace_id"):
-        if (value := getattr(invocation, name)) is not None:
-            setattr(message, name, _literal(name, value))
+    form: dict[str, Any] = {
+        name: _literal(name, value)
+        for name in ("tool", "version", "arguments_json", "call_id", "trace_id")
+        if (value := getattr(invocation, name)) is not None
+    }
+    message = pb.Invocation(**form)
     for file in invocation.files:
         message.files.add(path=_literal("files.path", file.path), content=file.content, executable=file.executable)
-    message.collect.extend(_literal("collect", glob) for glob in invocation.collect)
+    if invocation.collect:
+        message.collect.extend(_literal("collect", glob) for glob in invocation.collect)
     for name, value in invocation.limits.items():
         _set_limit(message.limits, name, value)
     return message
@@ -163,7 +166,7 @@ def event_from_wire(message: pb.ExecuteStreamResponse) -> Event | None:
 
 def _literal(field: str, text: str) -> str:
     """What the caller chose is never changed on its way."""
-    if found := SURROGATE.search(text):
+    if not text.isascii() and (found := SURROGATE.search(text)):
         raise MalformedRequest(f"invocation.{field}", f"holds half a surrogate pair at character {found.start()}")
     return text
 

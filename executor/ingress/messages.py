@@ -15,8 +15,8 @@ from executor.ingress.calls import Context, arrived
 from executor.ingress.errors import Answered
 from executor.telemetry.logs import logger
 
-Read = Callable[[bytes], Any]
-"""Raises MalformedRequest."""
+Parse = Callable[[bytes], Any]
+"""Raises DecodeError."""
 
 _log = logger(__name__)
 
@@ -55,39 +55,42 @@ class _Reading(grpc.GenericRpcHandler):
 
 
 def _reading(method: str, handler: Any) -> "grpc.RpcMethodHandler[Any, Any]":  # noqa: ANN401 - as gRPC's stubs have it
-    read, write = _reader(method, handler.request_deserializer), handler.response_serializer
+    parse, write = handler.request_deserializer, handler.response_serializer
     if handler.unary_unary:
-        return grpc.unary_unary_rpc_method_handler(_one(handler.unary_unary, read), None, write)
+        return grpc.unary_unary_rpc_method_handler(_one(handler.unary_unary, parse, method), None, write)
     if handler.unary_stream:
-        return grpc.unary_stream_rpc_method_handler(_one(handler.unary_stream, read), None, write)
-    return grpc.stream_stream_rpc_method_handler(_many(handler.stream_stream, read), None, write)
+        return grpc.unary_stream_rpc_method_handler(_one(handler.unary_stream, parse, method), None, write)
+    return grpc.stream_stream_rpc_method_handler(_many(handler.stream_stream, parse, method), None, write)
 
 
-def _reader(method: str, parse: Read) -> Read:
-    def read(raw: bytes) -> Any:  # noqa: ANN401 - a message of the method's own type
-        try:
-            return parse(raw)
-        except DecodeError:
-            _log.warning("request refused: not a message", method=method, size_bytes=len(raw))
-            raise MalformedRequest("request", f"its {len(raw)} bytes are not a message of {method}") from None
-
-    return read
-
-
-def _one(behaviour: Any, read: Read) -> Any:  # noqa: ANN401 - as gRPC's stubs have them
+def _one(behaviour: Any, parse: Parse, method: str) -> Any:  # noqa: ANN401 - as gRPC's stubs have them
     async def call(raw: bytes, context: Context) -> Any:  # noqa: ANN401
         arrived()
-        async with Answered(context):
-            request = read(raw)
+        try:
+            request = parse(raw)
+        except DecodeError:
+            async with Answered(context):
+                raise _refused(raw, method) from None
         return await behaviour(request, context)
 
     return call
 
 
-def _many(behaviour: Any, read: Read) -> Any:  # noqa: ANN401
+def _many(behaviour: Any, parse: Parse, method: str) -> Any:  # noqa: ANN401
+    def read(raw: bytes) -> Any:  # noqa: ANN401 - a message of the method's own type
+        try:
+            return parse(raw)
+        except DecodeError:
+            raise _refused(raw, method) from None
+
     async def call(raws: AsyncIterable[bytes], context: Context) -> AsyncIterator[Any]:
         async with Answered(context):
             async for response in behaviour((read(raw) async for raw in raws), context):
                 yield response
 
     return call
+
+
+def _refused(raw: bytes, method: str) -> MalformedRequest:
+    _log.warning("request refused: not a message", method=method, size_bytes=len(raw))
+    return MalformedRequest("request", f"its {len(raw)} bytes are not a message of {method}")

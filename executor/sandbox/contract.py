@@ -56,8 +56,10 @@ class Backend(Protocol):
         """Whether `program` (a name on PATH or an absolute path) exists in the image."""
         ...
 
-    def expect(self, specs: Iterable[SandboxSpec]) -> None:
-        """Calls of these may come at any time: what can be made ahead for them may be. Returns at once."""
+    def expect(self, calls: Iterable[tuple[SandboxSpec, Sequence[str]]]) -> None:
+        """Calls of these, each with its argv, may come at any time: what can be made ahead for them may be. Returns at
+        once.
+        """
         ...
 
     async def open(self, spec: SandboxSpec, process: Process | None = None) -> Sandbox:

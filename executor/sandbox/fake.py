@@ -63,7 +63,7 @@ class FakeBackend:
         directory, _, name = program.rpartition("/")
         return image in self._images and name in self._programs and (directory in BIN or program == name)
 
-    def expect(self, specs: Iterable[SandboxSpec]) -> None:
+    def expect(self, calls: Iterable[tuple[SandboxSpec, Sequence[str]]]) -> None:
         """Nothing is worth making ahead."""
 
     async def open(self, spec: SandboxSpec, process: Process | None = None) -> "FakeSandbox":

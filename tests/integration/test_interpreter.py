@@ -1,10 +1,8 @@
-"""Each program of the corpus ends the same way in a fresh interpreter and in a fork of a template. No sandbox is needed."""
+"""Each program of the corpus ends in a fork of a template as it does in a fresh interpreter. No sandbox is needed."""
 
-import _socket
 import contextlib
 import functools
 import io
-import json
 import marshal
 import os
 import selectors
@@ -60,12 +58,47 @@ except Exception as error:
 control.send(b"ready")
 interpreter.settle(*serve(control))
 """
-LOADED = (
-    "argparse asyncio concurrent.futures.process contextlib csv ctypes dataclasses datetime decimal doctest email.message "
-    "http.client importlib.metadata inspect json linecache logging.handlers multiprocessing.pool pickle platform queue "
-    "random re socket sqlite3 ssl statistics subprocess tempfile textwrap threading traceback typing unittest urllib.request "
-    "uuid warnings zipfile zoneinfo"
-).split()
+LOADED = [
+    "argparse",
+    "asyncio",
+    "concurrent.futures.process",
+    "contextlib",
+    "csv",
+    "ctypes",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "doctest",
+    "email.message",
+    "http.client",
+    "importlib.metadata",
+    "inspect",
+    "json",
+    "linecache",
+    "logging.handlers",
+    "multiprocessing.pool",
+    "pickle",
+    "platform",
+    "queue",
+    "random",
+    "re",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "statistics",
+    "subprocess",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "traceback",
+    "typing",
+    "unittest",
+    "urllib.request",
+    "uuid",
+    "warnings",
+    "zipfile",
+    "zoneinfo",
+]
 USED = """
 import decimal, json, linecache, logging, random, re, tempfile, time, uuid, warnings
 decimal.Decimal(1) / 3
@@ -84,10 +117,12 @@ class Kind:
 
     modules: Sequence[str] = ()
     warm: str = ""
+    streams: int = subprocess.PIPE
+    """What its own are; those of its children are pipes."""
 
 
 KINDS = {
-    "bare": Kind(),
+    "bare": Kind(streams=subprocess.DEVNULL),
     "loaded": Kind(LOADED, USED),
     "numpy": Kind(
         ("numpy", "numpy.random"),
@@ -97,10 +132,11 @@ KINDS = {
 
 
 class Interpreter:
-    """A CPython of this host, and a directory that each program of it is run in: a path shows in what programs print."""
+    """A CPython of this host, and the one directory that it runs each program in: its path shows in what they print."""
 
     def __init__(self, executable: str, room: Path) -> None:
         self.executable, self.room = executable, room
+        self._ended: dict[str, Ended] = {}
         self.environment = {
             "PATH": f"{Path(executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(room),
@@ -116,12 +152,15 @@ class Interpreter:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
 
-    @functools.cache  # noqa: B019 - both are few and live as long as the tests
-    def fresh(self, name: str) -> Ended:
-        program = BY_NAME[name]
+    def fresh(self, program: Program) -> Ended:
+        if program.name not in self._ended:
+            self._ended[program.name] = self._run(program)
+        return self._ended[program.name]
+
+    def _run(self, program: Program) -> Ended:
         self.furnish(program)
         with subprocess.Popen(
-            ["python3", MAIN, *program.arguments],
+            ["python3", MAIN, *program.arguments],  # noqa: S607 - `executable` says which
             executable=self.executable,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -147,15 +186,16 @@ class Template:
         self._control.settimeout(PATIENCE_SECONDS)
         _pack(archive, kind, theirs.fileno())
         interpreter.room.mkdir(exist_ok=True)
+        path = filter(None, [interpreter.environment.get("PYTHONPATH")])
         with theirs:
             self._process = subprocess.Popen(
-                ["python3", MAIN],
+                ["python3", MAIN],  # noqa: S607 - `executable` says which
                 executable=interpreter.executable,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdin=kind.streams,
+                stdout=kind.streams,
+                stderr=kind.streams,
                 cwd=interpreter.room,
-                env=interpreter.environment | {"PYTHONPATH": str(archive)},
+                env=interpreter.environment | {"PYTHONPATH": ":".join((str(archive), *path))},
                 pass_fds=[theirs.fileno()],
             )
         word = self._control.recv(65536)
@@ -173,7 +213,7 @@ class Template:
             os.close(fd)
         pid = int(self._control.recv(100))
         try:
-            with open(stdin[1], "wb", buffering=0) as file, contextlib.suppress(BrokenPipeError):
+            with os.fdopen(stdin[1], "wb", buffering=0) as file, contextlib.suppress(BrokenPipeError):
                 file.write(program.stdin)
             out, err = _drained(stdout[0], stderr[0])
             status = int(self._control.recv(100))
@@ -224,23 +264,23 @@ def _drained(*fds: int) -> list[bytes]:
 def _has(executable: str, need: str) -> bool:
     if need == "semaphores":
         return os.access("/dev/shm", os.W_OK)
-    test = f"sys.version_info >= ({need.replace('.', ',')})" if need[0].isdigit() else f"importlib.util.find_spec({need!r})"
+    is_version = need[0].isdigit()
+    test = f"sys.version_info >= ({need.replace('.', ',')})" if is_version else f"importlib.util.find_spec({need!r})"
     code = f"import importlib.util, sys; sys.exit(not {test})"
     return subprocess.run([executable, "-c", code], check=False).returncode == 0
 
 
 def _interpreters() -> dict[str, str]:
-    """Label -> path: the one that the tests run in, without its venv; the host's own; EXECUTOR_TEST_PYTHONS=PATH:PATH."""
-    own = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}")
-    more = os.environ.get("EXECUTOR_TEST_PYTHONS", "").split(":")
-    found: dict[str, str] = {}
-    for label, path in {"own": own, "host": "/usr/bin/python3", **{name: name for name in more}}.items():
-        if os.access(path, os.X_OK) and os.path.realpath(path) not in map(os.path.realpath, found.values()):
-            found[label] = path
-    return found
+    """Label -> path, fastest first: the host's own, and the one that the tests run in, without its venv."""
+    if named := os.environ.get("EXECUTOR_TEST_PYTHONS"):
+        return {path: path for path in named.split(":")}
+    own = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = {"host": "/usr/bin/python3", "own": str(own)}
+    return {label: path for label, path in found.items() if os.access(path, os.X_OK)}
 
 
 INTERPRETERS = _interpreters()
+FIRST = next(iter(INTERPRETERS))
 
 
 class Laboratory:
@@ -260,18 +300,23 @@ class Laboratory:
             self._templates[label, kind] = Template(self.interpreter(label), KINDS[kind], archive)
         return self._templates[label, kind]
 
+    def another(self, label: str, kind: Kind) -> Template:
+        """One that a test has for itself. It closes it."""
+        return Template(self.interpreter(label), kind, self._directory / "another.zip")
+
     def close(self) -> None:
         for template in self._templates.values():
             template.close()
 
 
 def _cases() -> Iterator[tuple[str, str, str]]:
-    for label, executable in INTERPRETERS.items():
-        for program in PROGRAMS:
-            if all(_has(executable, need) for need in program.needs):
-                for kind in KINDS:
-                    if kind != "numpy" or "numpy" in program.needs:
-                        yield label, kind, program.name
+    """Each program in the first interpreter that has what it needs, or in all that EXECUTOR_TEST_PYTHONS names."""
+    for program in PROGRAMS:
+        able = [label for label, path in INTERPRETERS.items() if all(_has(path, need) for need in program.needs)]
+        for label in able if "EXECUTOR_TEST_PYTHONS" in os.environ else able[:1]:
+            for kind in KINDS:
+                if kind != "numpy" or "numpy" in program.needs:
+                    yield label, kind, program.name
 
 
 @pytest.fixture(scope="module")
@@ -283,7 +328,76 @@ def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]
 @pytest.mark.parametrize(("label", "kind", "name"), list(_cases()))
 def test_a_fork_of_a_template_ends_as_a_fresh_start_does(laboratory, label, kind, name):
     program = BY_NAME[name]
-    fresh = laboratory.interpreter(label).fresh(name)
+    fresh = laboratory.interpreter(label).fresh(program)
     forked = laboratory.template(label, kind).run(program)
     assert fresh.status == program.status, fresh.stderr
     assert comparable(forked, program) == comparable(fresh, program)
+
+
+def test_the_corpus_is_not_small():
+    assert len(PROGRAMS) >= 200
+
+
+def test_siblings_have_nothing_random_in_common(laboratory):
+    source = b"""
+import multiprocessing.process, random, tempfile
+print(random.random())
+print(next(tempfile._get_candidate_names()))
+print(bytes(multiprocessing.process.current_process().authkey).hex())
+"""
+    kind = Kind(LOADED, f"{USED}\nnext(tempfile._get_candidate_names())")
+    program = Program(name="siblings", source=source)
+    with contextlib.closing(laboratory.another(FIRST, kind)) as template:
+        one, other = (template.run(program) for _ in range(2))
+    assert one.stderr == other.stderr == b""
+    assert len({*one.stdout.split(), *other.stdout.split()}) == 6
+
+
+def test_siblings_have_their_own_state_of_numpys_old_generator(laboratory):
+    label = next((label for label, path in INTERPRETERS.items() if _has(path, "numpy")), None)
+    if label is None:
+        pytest.skip("no interpreter of this host has numpy")
+    program = Program(name="siblings", source=b"import numpy as np; print(np.random.rand(), np.random.normal())")
+    one, other = (laboratory.template(label, "numpy").run(program) for _ in range(2))
+    assert one.status == other.status == 0
+    assert set(one.stdout.split()).isdisjoint(other.stdout.split())
+
+
+def test_a_template_with_a_second_thread_is_refused(laboratory):
+    warm = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
+    with pytest.raises(RuntimeError, match="RuntimeError: 2 threads are alive once the template's modules"):
+        laboratory.another(FIRST, Kind(warm=warm))
+
+
+def test_a_module_that_is_not_there_is_named(laboratory):
+    with pytest.raises(RuntimeError, match="ModuleNotFoundError: No module named 'no_such_module'"):
+        laboratory.another(FIRST, Kind(["no_such_module"]))
+
+
+def test_the_images_own_sitecustomize_is_run_and_seen(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import colorsys\nvalue = 'of the image'\n")
+    interpreter = Interpreter(INTERPRETERS[FIRST], tmp_path / "room")
+    interpreter.environment["PYTHONPATH"] = str(tmp_path / "site")
+    program = Program(
+        name="hook",
+        files={"colorsys.py": b"raise SystemExit('no fresh start would look here')"},
+        source=b"import colorsys, sitecustomize, sys, os; print(sitecustomize.value, sys.path, os.environ)",
+    )
+    with contextlib.closing(Template(interpreter, Kind(), tmp_path / "code.zip")) as template:
+        forked = template.run(program)
+    assert forked == interpreter.fresh(program)
+    assert forked.stdout.startswith(b"of the image ")
+
+
+def test_a_file_before_a_loaded_module_costs_a_start_and_changes_nothing(laboratory):
+    program = Program(
+        name="overlaid",
+        files={"statistics.py": b"value = 'of the call'"},
+        arguments=("x",),
+        source=b"import statistics, sys, os; print(statistics.value, sys.argv, os.environ, 'decimal' in sys.modules)",
+    )
+    forked = laboratory.template(FIRST, "loaded").run(program)
+    assert forked == laboratory.interpreter(FIRST).fresh(program)
+    assert forked.stdout.startswith(b"of the call ['main.py', 'x']")
+    assert forked.stdout.endswith(b"False\n")

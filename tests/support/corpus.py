@@ -1,5 +1,5 @@
-"""Small deterministic Python programs, to be run in two ways whose ends are compared. They stand in tests/support/programs,
-a file for each family.
+"""Small deterministic Python programs, to be run in two ways whose ends are compared. They stand in
+tests/support/programs, a file for each family.
 """
 
 import re

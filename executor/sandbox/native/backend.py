@@ -7,6 +7,7 @@ import os
 import resource
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,11 +60,15 @@ class NativeBackend:
 
     def __init__(self, settings: NativeSettings) -> None:
         self._settings = settings
-        self._channels = [Channel() for _ in range(settings.launchers)]
+        self._channels = [Channel(self._template_told) for _ in range(settings.launchers)]
+        self._told = asyncio.Event()
+        self._expected: defaultdict[str, list[SandboxSpec]] = defaultdict(list)
+        """By image: what its templates may be asked for."""
         self._numbers = itertools.count(1)
         self._images: dict[str, ImagePlan] = {}
         self._interpreters: dict[str, dict[str, str]] = {}
         self._hierarchies: tuple[Hierarchy, ...] = ()
+        self._counted = cgroups.CounterFiles(())
         self._missing: dict[str, str] = {}
         self._open: dict[NativeSandbox, tuple[Channel, Kind]] = {}
         self._in_use: set[NativeSandbox] = set()
@@ -86,6 +91,7 @@ class NativeBackend:
         self._hierarchies, self._missing = cgroups.locate(name)
         try:
             self._refuse_what_is_not_allowed()
+            self._counted = cgroups.CounterFiles(self._hierarchies)
             await asyncio.gather(*(self._launch(channel) for channel in self._channels))
         except BaseException:  # also when cancelled: nobody calls stop for what has not started
             for channel in self._channels:
@@ -154,13 +160,32 @@ class NativeBackend:
     def has_program(self, image: str, program: str) -> bool:
         return image in self._images and images.find_program(self._images[image], program)
 
-    def expect(self, specs: Iterable[SandboxSpec]) -> None:
-        """Calls of these are to come: sandboxes for them are made ahead, as many as the pool keeps of each kind."""
-        self._pool.expect(Kind.of(spec) for spec in specs if spec.image in self._images)
+    def expect(self, calls: Iterable[tuple[SandboxSpec, Sequence[str]]]) -> None:
+        """Sandboxes for these are made ahead, as many as the pool keeps of each kind; for a template once it is ready."""
+        for spec, argv in calls:
+            image = self._images.get(spec.image)
+            if image and choice.may_serve(argv, self._interpreters[image.name]):
+                self._expected[image.name].append(spec)
+                self._pool.expect(Kind.of(spec, one.name) for one in image.templates if self._bearer(image.name, one.name))
+            elif image:
+                self._pool.expect([Kind.of(spec)])
+
+    def _template_told(self, image: str, template: str, reason: str) -> None:
+        self._told.set()
+        if reason:
+            return
+        self._pool.expect(Kind.of(spec, template) for spec in self._expected[image])
 
     def templates(self) -> dict[str, str]:
         """`image/template` -> why it is not there, empty where it is; absent while it still starts."""
         return {name: why for channel in self._channels for name, why in channel.templates.items()}
+
+    async def templates_are_told(self) -> None:
+        """Returns when each that the images declare is ready, or known not to be there."""
+        declared = sum(len(image.templates) for image in self._images.values())
+        while len(self.templates()) < declared:
+            self._told.clear()
+            await self._told.wait()
 
     async def open(self, spec: SandboxSpec, process: Process | None = None) -> NativeSandbox:
         """Raises InvocationError(SANDBOX_UNAVAILABLE)."""
@@ -203,7 +228,7 @@ class NativeBackend:
         if kind.template:
             channel = self._bearer(kind.spec.image, kind.template) or channel
         try:
-            control, pidfd = await self._build(channel, self._plan(number, kind))
+            control, pidfd = await self._build(channel, number, self._plan(kind))
         except (OSError, LauncherDied, Unavailable) as error:
             raise _unavailable(f"the sandbox could not be made: {error}") from error
         except asyncio.CancelledError:
@@ -213,7 +238,7 @@ class NativeBackend:
             number=number,
             control=control,
             pidfd=pidfd,
-            counters=cgroups.Counters(self._hierarchies, f"sandbox-{number}"),
+            counters=cgroups.Counters(self._counted, f"sandbox-{number}"),
             release=self._release,
         )
         self._open[sandbox] = (channel, kind)
@@ -224,13 +249,13 @@ class NativeBackend:
             raise
         return sandbox
 
-    async def _build(self, channel: Channel, plan: SandboxPlan) -> tuple[int, int]:
+    async def _build(self, channel: Channel, number: int, plan: SandboxPlan) -> tuple[int, int]:
         """Tried once more where the launcher turns out to be gone: nothing of the call has run yet."""
         if channel.alive:
             with contextlib.suppress(LauncherDied):
-                return await channel.build(plan)
+                return await channel.build(number, plan)
         await self._relaunch(channel)
-        return await channel.build(plan)
+        return await channel.build(number, plan)
 
     async def _release(self, sandbox: NativeSandbox) -> None:
         """Its tree is dead; the rest is cleared away when the answer is on its way."""
@@ -245,10 +270,9 @@ class NativeBackend:
             self._in_use.discard(sandbox)
             self._pool.given_back(kind)
 
-    def _plan(self, number: int, kind: Kind) -> SandboxPlan:
+    def _plan(self, kind: Kind) -> SandboxPlan:
         limits = kind.spec.limits
         return SandboxPlan(
-            sandbox_id=number,
             image=kind.spec.image,
             template=kind.template,
             workspace_bytes=limits.workspace_bytes,

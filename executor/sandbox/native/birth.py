@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from executor.sandbox.native import rehearsal
-    from executor.sandbox.native.plan import ImagePlan, SandboxPlan
+    from executor.sandbox.native.plan import SandboxPlan
 
 
 class Birth:
@@ -23,16 +23,15 @@ class Birth:
         self,
         *,
         plan: "SandboxPlan",
-        image: "ImagePlan",
-        devices: str,
-        masked: tuple[tuple[str, ...], tuple[str, ...]],
+        environment: dict[str, str],
+        mounts: "mounts.Recipe",
         seccomp: bytes,
         pages: "rehearsal.Ranges | None",
     ) -> None:
-        """`devices`: where its device nodes lie in the stage. `seccomp`: its filter. `pages`: not None where its
+        """`environment`: of its image. `mounts`: how to put its root together. `seccomp`: its filter. `pages`: not None where its
         program is to be a copy of this interpreter, which is to have these pages for itself.
         """
-        self.plan, self.image, self.devices, self.masked = plan, image, devices, masked
+        self.plan, self.environment, self.mounts = plan, environment, mounts
         self.seccomp, self.pages = seccomp, pages
 
 
@@ -61,10 +60,7 @@ def _inside(birth: Birth, control: "_socket.socket") -> "Any":
         ("wait for ids", lambda: init.expect(control, init.MAPPED)),
         ("become the inner user", lambda: identity.become(identity.INNER_ID, identity.INNER_ID)),
         ("die with the launcher", namespaces.die_with_parent),
-        ("mount the image", lambda: mounts.mount_root(birth.image)),
-        ("mount the devices", lambda: mounts.mount_devices(birth.devices)),
-        ("mount the private file systems", lambda: mounts.mount_private(birth.plan)),
-        ("mount /proc", lambda: mounts.mount_proc(birth.masked)),
+        ("put the root together", lambda: mounts.follow(birth.mounts)),
         ("enter the root", mounts.enter_root),
         ("name the host", namespaces.name_host),
         ("wait for the cgroup", lambda: init.expect(control, init.ATTACHED)),
@@ -82,4 +78,4 @@ def _inside(birth: Birth, control: "_socket.socket") -> "Any":
         except OSError as error:
             wire.say(control, "fault", f"could not {name}: {error.strerror or error}")
             os._exit(init.FAULT)
-    return init.serve(control, birth.image.environment, pages=birth.pages)
+    return init.serve(control, birth.environment, pages=birth.pages)

@@ -7,8 +7,7 @@ directories (`groups`), the server reads the counters (`Counters`).
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from executor.sandbox.native import cgroup_mounts, delegation
@@ -25,20 +24,20 @@ PREFIX = "executor-"
 _PERIOD_US = 100_000
 
 
-def limits(memory_bytes: int, processes: int, cpu_cores: float) -> dict[str, str]:
-    """File name -> value, for both versions; a hierarchy takes those that it has."""
+def limits(memory_bytes: int, processes: int, cpu_cores: float) -> tuple[tuple[str, str], ...]:
+    """(file name, value), for both versions; a hierarchy takes those that it has. In the order of writing."""
     quota = max(1000, int(cpu_cores * _PERIOD_US))
-    return {
-        "memory.limit_in_bytes": str(memory_bytes),
-        "memory.memsw.limit_in_bytes": str(memory_bytes),
-        "memory.max": str(memory_bytes),
-        "memory.swap.max": "0",
-        "memory.oom.group": "1",
-        "pids.max": str(processes + 1),  # and its init
-        "cpu.cfs_period_us": str(_PERIOD_US),
-        "cpu.cfs_quota_us": str(quota),
-        "cpu.max": f"{quota} {_PERIOD_US}",
-    }
+    return (
+        ("memory.limit_in_bytes", str(memory_bytes)),
+        ("memory.memsw.limit_in_bytes", str(memory_bytes)),
+        ("memory.max", str(memory_bytes)),
+        ("memory.swap.max", "0"),
+        ("memory.oom.group", "1"),
+        ("pids.max", str(processes + 1)),  # and its init
+        ("cpu.cfs_period_us", str(_PERIOD_US)),
+        ("cpu.cfs_quota_us", str(quota)),
+        ("cpu.max", f"{quota} {_PERIOD_US}"),
+    )
 
 
 # --- where ----------------------------------------------------------------------------------------------------------
@@ -149,14 +148,37 @@ _COUNTERS = {
 _COUNTER_BYTES = 4096
 
 
+class CounterFiles:
+    """Where a sandbox's counters are, which is found out with the first one."""
+
+    def __init__(self, hierarchies: Iterable[Hierarchy]) -> None:
+        self.bases = tuple(h.base for h in hierarchies)
+        self._places: dict[str, tuple[str, str] | None] = {}
+
+    def open(self, what: str, names: Sequence[str], group: str, flags: int) -> int:
+        """-1 where this host does not have it."""
+        if what not in self._places:
+            self._places[what] = self._find(names, group)
+        if (place := self._places[what]) is None:
+            return -1
+        try:
+            return os.open(f"{place[0]}/{group}/{place[1]}", flags | os.O_CLOEXEC)
+        except OSError:
+            return -1
+
+    def _find(self, names: Sequence[str], group: str) -> tuple[str, str] | None:
+        found = ((base, name) for name in names for base in self.bases if Path(base, group, name).exists())
+        return next(found, None)
+
+
 class Counters:
     """The server's view of one sandbox's groups: what the kernel counted, None where this host does not count it; and
     what helps a tree to die. Its files are opened while the sandbox is made, so that they cost a call nothing.
     """
 
-    def __init__(self, hierarchies: Iterable[Hierarchy], name: str) -> None:
-        self._directories = tuple(f"{h.base}/{name}" for h in hierarchies)
-        self._files = {what: self._open(names) for what, names in _COUNTERS.items()}
+    def __init__(self, files: CounterFiles, group: str) -> None:
+        self._places, self._group = files, group
+        self._files = {what: files.open(what, names, group, os.O_RDONLY) for what, names in _COUNTERS.items()}
         self._cpu_before: float | None = None
 
     def begin(self) -> None:
@@ -190,38 +212,36 @@ class Counters:
 
     def oom_events(self) -> int:
         """An eventfd that becomes readable when memory runs out, on v1; -1 on v2, which kills the tree by itself."""
-        for directory in self._directories:
-            try:
-                control = os.open(f"{directory}/cgroup.event_control", os.O_WRONLY | os.O_CLOEXEC)
-            except OSError:
-                continue
-            event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            try:
-                os.write(control, b"%d %d" % (event, self._files["oom"]))
-            except OSError:
-                os.close(event)
-            else:
-                return event
-            finally:
-                os.close(control)
-        return -1
+        control = self._places.open("events", ("cgroup.event_control",), self._group, os.O_WRONLY)
+        if control < 0:
+            return -1
+        event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            os.write(control, b"%d %d" % (event, self._files["oom"]))
+        except OSError:
+            os.close(event)
+            return -1
+        finally:
+            os.close(control)
+        return event
 
     def lift_cpu_rate(self) -> None:
-        for directory in self._directories:
-            for file, value in NO_CPU_RATE.items():
-                with contextlib.suppress(OSError):  # a file of the other version, or already gone
-                    Path(directory, file).write_text(value)
+        for file, value in NO_CPU_RATE.items():
+            if (fd := self._places.open(file, (file,), self._group, os.O_WRONLY)) >= 0:
+                with contextlib.suppress(OSError):  # it is already gone
+                    os.write(fd, value.encode())
+                os.close(fd)
 
     def kill(self) -> bool:
         """The whole tree at once; False where this kernel cannot."""
-        for directory in self._directories:
+        for directory in self._directories():
             with contextlib.suppress(OSError):
                 Path(directory, "cgroup.kill").write_text("1")
                 return True
         return False
 
     def processes(self) -> list[int]:
-        for directory in self._directories:
+        for directory in self._directories():
             with contextlib.suppress(OSError):
                 return [int(pid) for pid in Path(directory, "cgroup.procs").read_text().split()]
         return []
@@ -232,12 +252,8 @@ class Counters:
                 os.close(fd)
         self._files = dict.fromkeys(self._files, -1)
 
-    def _open(self, names: tuple[str, ...]) -> int:
-        for name in names:
-            for directory in self._directories:
-                with contextlib.suppress(OSError):
-                    return os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        return -1
+    def _directories(self) -> Iterator[str]:
+        return (f"{base}/{self._group}" for base in self._places.bases)
 
     def _read(self, what: str) -> bytes:
         """Empty where nobody counts it, or the group is gone."""

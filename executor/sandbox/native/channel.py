@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import io
+import itertools
 import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from executor.sandbox.native import wire
 from executor.sandbox.native.plan import LauncherPlan, SandboxPlan, encode
 
 START_SECONDS = 15.0
+MOST_PLANS = 256
+"""Kinds of sandboxes that a launcher is told of and remembers."""
 _IN_TEMPLATES = (
     "birth",
     "ending",
@@ -27,6 +31,7 @@ _IN_TEMPLATES = (
     "nursery",
     "rehearsal",
     "rlimits",
+    "stage",
     "syscalls",
     "template",
     "wire",
@@ -39,11 +44,18 @@ class LauncherDied(Exception):
 
 
 class Channel:
-    def __init__(self) -> None:
+    def __init__(self, on_template: Callable[[str, str, str], None] = lambda *_: None) -> None:
+        """`on_template` is called with the image and the name of each template, and why it is not there: empty where it
+        is.
+        """
+        self._on_template = on_template
         self._socket: Any = None
         self._process: subprocess.Popen[bytes] | None = None
         self._built: dict[int, asyncio.Future[tuple[int, int]]] = {}
         self._released: dict[int, asyncio.Future[None]] = {}
+        self._to_release: list[int] = []
+        self._plans: dict[SandboxPlan, int] = {}
+        self._plan_numbers = itertools.count()
         self._ready: asyncio.Future[None] | None = None
         self.templates: dict[str, str] = {}
         """`image/template` -> why it is not there, empty where it is; those that have not yet told are absent."""
@@ -52,6 +64,7 @@ class Channel:
         """Raises Unavailable with the launcher's own words."""
         loop = asyncio.get_running_loop()
         self.templates = {}
+        self._plans.clear()
         ours, theirs = wire.pair()
         ours.setblocking(False)
         self._process = _spawn(theirs.fileno())
@@ -71,10 +84,10 @@ class Channel:
             await self.stop()
             raise Unavailable(f"the launcher of the native backend did not start: {error or 'no answer'}") from error
 
-    async def build(self, plan: SandboxPlan) -> tuple[int, int]:
+    async def build(self, number: int, plan: SandboxPlan) -> tuple[int, int]:
         """(control socket, pidfd) of a new sandbox. Raises LauncherDied, or OSError with the launcher's reason."""
-        future = self._built[plan.sandbox_id] = asyncio.get_running_loop().create_future()
-        self._send(encode(("build", plan)))
+        future = self._built[number] = asyncio.get_running_loop().create_future()
+        self._send(wire.packed(("build", number, self._known(plan))))
         try:
             control, pidfd = await future
         except asyncio.CancelledError:
@@ -87,9 +100,26 @@ class Channel:
         if self._socket is None:
             return
         future = self._released[sandbox_id] = asyncio.get_running_loop().create_future()
+        if not self._to_release:
+            asyncio.get_running_loop().call_soon(self._send_releases)
+        self._to_release.append(sandbox_id)
         with contextlib.suppress(LauncherDied):  # then it took the sandbox along
-            self._send(encode(("release", sandbox_id)))
             await future
+
+    def _send_releases(self) -> None:
+        """All that were asked for at this turn of the loop: each packet is a wake-up of the launcher."""
+        numbers, self._to_release = tuple(self._to_release), []
+        with contextlib.suppress(LauncherDied):  # those who wait are told by `_hear`
+            self._send(wire.packed(("release", numbers)))
+
+    def _known(self, plan: SandboxPlan) -> int:
+        """Its number there; told once."""
+        if plan not in self._plans:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            self._plans[plan] = next(self._plan_numbers) % MOST_PLANS
+            self._send(encode(("plan", self._plans[plan], plan)))
+        return self._plans[plan]
 
     async def stop(self) -> None:
         if self._socket is not None:
@@ -158,6 +188,8 @@ class Channel:
         elif word == "template":
             name, _, reason = rest.partition(" ")
             self.templates[name] = reason
+            image, _, template = name.partition("/")
+            self._on_template(image, template, reason)
         elif self._ready and not self._ready.done():
             if word == "ready":
                 self._ready.set_result(None)

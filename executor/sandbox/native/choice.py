@@ -60,6 +60,11 @@ def choose(templates: Sequence[TemplatePlan], process: Process, interpreters: Ma
     return min(fitting, key=lambda template: (-len(_tops(template) & imported), len(template.modules)))
 
 
+def may_serve(argv: Sequence[str], interpreters: Mapping[str, str]) -> bool:
+    """Whether a call with this argv can be a template's, as far as that tells."""
+    return tuple(argv[1:2]) == (MAIN,) and argv[0] in interpreters
+
+
 def imports(files: Sequence[InputFile]) -> Iterator[str]:
     """Top-level names that the Python files seem to import, as far as they are of ASCII letters; with repetitions."""
     text = bytearray()

@@ -3,6 +3,8 @@
 Each trial happens in a child of its own that ends at once. The process that asks must have no threads yet.
 """
 
+import asyncio
+import contextlib
 import os
 import platform
 import secrets
@@ -16,11 +18,12 @@ from pathlib import Path
 from executor.model.errors import ExecutorError
 from executor.model.limits import Limits
 from executor.model.run import End, Process, SandboxSpec
-from executor.sandbox.native import cgroups, identity, mounts, namespaces, seccomp, syscalls
+from executor.sandbox.native import cgroups, identity, namespaces, seccomp, stage, syscalls
 from executor.sandbox.native.backend import DEGRADABLE, NativeBackend, NativeSettings
 from executor.sandbox.native.plan import Hierarchy
 
 SAMPLES = 9
+TEMPLATE_SECONDS = 20.0
 _USERNS_REMEDY = (
     "allow user namespaces: sysctl user.max_user_namespaces=10000, and where they exist "
     "kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0; in a container, run it "
@@ -73,7 +76,7 @@ async def survey(settings: NativeSettings) -> list[Facility]:
         *_cgroups(),
         _swap(),
         _identities(settings),
-        await _one_sandbox(settings),
+        *await _sandboxes(settings),
         *_host_advice(),
     ]
     return found
@@ -92,7 +95,7 @@ def _in_child(flags: int, work: Callable[[], None]) -> str:
     if pid == 0:
         try:
             os.read(ready_read, 1)
-            identity.become_inner_user()
+            identity.become(identity.INNER_ID, identity.INNER_ID)
             work()
         except OSError as error:
             os.write(reason_write, (error.strerror or str(error)).encode())
@@ -100,7 +103,8 @@ def _in_child(flags: int, work: Callable[[], None]) -> str:
             os._exit(0)
     try:
         os.close(reason_write)
-        identity.map_ids(pid, os.geteuid() or 65534, os.getegid() or 65534)
+        ids = (os.geteuid() or 65534, os.getegid() or 65534)
+        identity.map_ids(pid, *(identity.one(identity.INNER_ID, outer) for outer in ids))
         os.write(ready_write, b"x")
         with open(reason_read, closefd=False) as reason:
             return reason.read()
@@ -118,7 +122,7 @@ def _nothing() -> None:
 
 
 def _mount_overlay() -> None:
-    mounts.make_private()
+    stage.make_private()
     syscalls.mount("trial", "/tmp", "tmpfs", 0, "size=64k")  # noqa: S108 - in the child's own namespace
     for name in ("one", "two", "merged"):
         Path("/tmp", name).mkdir()  # noqa: S108
@@ -127,7 +131,7 @@ def _mount_overlay() -> None:
 
 
 def _mount_proc() -> None:
-    mounts.make_private()
+    stage.make_private()
     syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
 
 
@@ -237,7 +241,7 @@ def _identities(settings: NativeSettings) -> Facility:
     return Facility(name="host ids", status="ok", detail=f"{settings.first_id} to {last}, one for each running sandbox")
 
 
-async def _one_sandbox(settings: NativeSettings) -> Facility:
+async def _sandboxes(settings: NativeSettings) -> list[Facility]:
     """The whole of it, as a call would have it."""
     backend = NativeBackend(replace(settings, allow_degraded=frozenset(DEGRADABLE)))
     times: list[float] = []
@@ -251,13 +255,26 @@ async def _one_sandbox(settings: NativeSettings) -> Facility:
                 await sandbox.close()
                 times.append((time.monotonic() - began) * 1000)
                 if report.end is not End.EXITED:
-                    return Facility(name="one sandbox", status="missing", detail=f"`true` ended as {report.end}")
+                    return [Facility(name="one sandbox", status="missing", detail=f"`true` ended as {report.end}")]
+            templates = await _templates(backend)
         finally:
             await backend.stop()
     except ExecutorError as error:
-        return Facility(name="one sandbox", status="missing", detail=str(error), remedy="see the rows above")
+        return [Facility(name="one sandbox", status="missing", detail=str(error), remedy="see the rows above")]
     detail = f"`true` in a fresh one: {statistics.median(times):.1f} ms (median of {SAMPLES}, best {min(times):.1f} ms)"
-    return Facility(name="one sandbox", status="ok", detail=detail)
+    return [Facility(name="one sandbox", status="ok", detail=detail), *templates]
+
+
+async def _templates(backend: NativeBackend) -> list[Facility]:
+    """One that is not there costs time, and nothing else: its interpreter is started for each call."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(TEMPLATE_SECONDS):
+            await backend.templates_are_told()
+    found = []
+    for name, reason in sorted(backend.templates().items()):
+        status, detail = ("advice", f"not there: {reason}") if reason else ("ok", "forked for each call of `python3 main.py`")
+        found.append(Facility(name=f"template {name}", status=status, detail=detail, required=False))
+    return found
 
 
 def _host_advice() -> list[Facility]:

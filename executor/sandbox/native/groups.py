@@ -5,7 +5,7 @@ import os
 
 TYPE_CHECKING = False  # `typing` would cost each sandbox memory
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from executor.sandbox.native.plan import Hierarchy
 
@@ -31,10 +31,10 @@ class Cgroup:
         self._hierarchies = tuple(hierarchies)
         self._name = name
 
-    def make(self, values: "Mapping[str, str]") -> None:
+    def make(self, values: "Iterable[tuple[str, str]]") -> None:
         for hierarchy in self._hierarchies:
             os.mkdir(self._name, 0o755, dir_fd=hierarchy.directory)
-            for file, value in values.items():
+            for file, value in values:
                 self._write(hierarchy, file, value)
 
     def into(self) -> int:

@@ -3,7 +3,7 @@ only.
 """
 
 import os
-from _collections import deque
+from _collections import deque  # type: ignore[import-not-found]  # `collections` loads much
 
 from executor.sandbox.native import syscalls
 
@@ -79,7 +79,7 @@ class IdPool:
 
     def take(self) -> int:
         if self._free:
-            return self._free.popleft()
+            return int(self._free.popleft())
         if self._fresh == self._end:
             raise OSError("no free host id is left for a sandbox: make the configured range larger")
         self._fresh += 1

@@ -29,7 +29,7 @@ import zipimport
 
 TYPE_CHECKING = False  # `typing` would be one more module that a program finds loaded
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
     from typing import Any, NoReturn
 
@@ -45,10 +45,10 @@ _AS_IMPORTED = (
     ("uuid", "_last_counter_v7", 0),
 )
 """Module, global, and its value before first use: what would give siblings the same names."""
+_SET_BY_READLINE = ("LINES", "COLUMNS")
+"""In the environment of C, which `os.environ` does not show."""
 _MODULE_SUFFIXES = (".py", ".pyc", ".so")
-_MT19937_BYTES = 4 * 624
-_MT19937_POSITION = 623
-"""Where numpy starts."""
+_SEED_BYTES = 32
 _KEY_BYTES = 32
 
 
@@ -76,9 +76,8 @@ def preload(modules: "Sequence[str]", warm: str) -> None:
     Raises whatever these raise, and RuntimeError where more than one thread is alive then: a fork loses the others.
     """
     gc.disable()
-    fresh = frozenset(_tops(_before_hook()))
     _leave_path()
-    _TEMPLATE.has_hook = _run_own_hook()
+    fresh = _run_own_hook()
     _contextvars.copy_context().run(_load, modules, warm)  # what they set there (decimal, numpy.errstate) ends with it
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - no pathlib here
     if threads != 1:
@@ -88,10 +87,7 @@ def preload(modules: "Sequence[str]", warm: str) -> None:
         )
     _TEMPLATE.beyond = frozenset(_tops(sys.modules)) - fresh - {*_tops(_TEMPLATE.ours), *sys.builtin_module_names}
     _TEMPLATE.pipes = tuple(map(_is_pipe, range(len(_STREAMS))))
-    _forget_shown_warnings()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+    _undo()
     gc.collect()
     gc.freeze()
     _renew_main()
@@ -120,12 +116,7 @@ def settle(arguments: "Sequence[str]", environment: "Mapping[str, str]") -> None
         raise ModuleNotFoundError(f"No module named {_HOOK!r}", name=_HOOK)
 
 
-def _before_hook() -> "list[str]":
-    names = list(sys.modules)
-    return names[: names.index(_HOOK)] if _HOOK in names else names
-
-
-def _tops(names: "Sequence[str] | Mapping[str, object] | frozenset[str]") -> "set[str]":
+def _tops(names: "Iterable[str]") -> "set[str]":
     return {name.partition(".")[0] for name in names}
 
 
@@ -135,7 +126,9 @@ def _leave_path() -> None:
     if archive is None:
         return  # not from an archive
     _TEMPLATE.ours = tuple(
-        name for name, module in sys.modules.items() if getattr(_loader(module), "archive", None) == archive
+        name
+        for name, module in sys.modules.items()
+        if getattr(_loader(module), "archive", None) == archive and name != _HOOK
     )
     sys.path[:] = [entry for entry in sys.path if entry != archive]
     for entry in [entry for entry in sys.path_importer_cache if entry.startswith(archive)]:
@@ -147,16 +140,18 @@ def _loader(module: "ModuleType") -> object:
     return getattr(getattr(module, "__spec__", None), "loader", None)
 
 
-def _run_own_hook() -> bool:
-    """The image's own `sitecustomize`, which ours stands before. Whether there is one."""
-    sys.modules.pop(_HOOK, None)
+def _run_own_hook() -> "set[str]":
+    """The image's own `sitecustomize`, before which ours stands. Top-level names that a fresh start has loaded then."""
+    before = list(sys.modules)
+    started = before[: before.index(_HOOK)]  # in the order of import: what comes later is ours
+    del sys.modules[_HOOK]
     try:
         __import__(_HOOK)
     except ImportError as missing:
         if missing.name != _HOOK:
             raise
-        return False
-    return True
+    _TEMPLATE.has_hook = _HOOK in sys.modules
+    return _tops([*started, *(sys.modules.keys() - set(before))])
 
 
 def _load(modules: "Sequence[str]", warm: str) -> None:
@@ -165,12 +160,20 @@ def _load(modules: "Sequence[str]", warm: str) -> None:
     exec(compile(warm, "<warm>", "exec"), {"__name__": "warm"})  # noqa: S102 - what the image declares
 
 
-def _forget_shown_warnings() -> None:
-    """So that each place warns a program once more."""
+def _undo() -> None:
+    """What imports and `warm` left in the process. Each place may warn once more."""
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if isinstance(names, dict):  # what stands there need not be a module
             names.pop("__warningregistry__", None)
+    for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
+        _signal.signal(number, _wanted(number))  # also where C code caught it, which `getsignal` does not know
+    for name in _SET_BY_READLINE:
+        if name not in os.environ:
+            os.unsetenv(name)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
 
 
 def _renew_main() -> None:
@@ -251,15 +254,17 @@ def _set_environment(environment: "Mapping[str, str]") -> None:
 
 
 def _reset_signals() -> None:
-    ignored = (_signal.SIGPIPE, _signal.SIGXFSZ)
     for number in _signal.valid_signals():
-        if number == _signal.SIGINT:
-            wanted = _signal.default_int_handler
-        else:
-            wanted = _signal.SIG_IGN if number in ignored else _signal.SIG_DFL
+        wanted = _wanted(number)
         if _signal.getsignal(number) != wanted:
             _signal.signal(number, wanted)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def _wanted(number: int) -> object:
+    if number == _signal.SIGINT:
+        return _signal.default_int_handler
+    return _signal.SIG_IGN if number in {_signal.SIGPIPE, _signal.SIGXFSZ} else _signal.SIG_DFL
 
 
 def _renew_states() -> None:
@@ -278,6 +283,5 @@ def _renew_states() -> None:
         main = vars(threading.main_thread())
         if "_native_id" in main:  # not every Python looks again after a fork
             main["_native_id"] = os.getpid()
-    if random := sys.modules.get("numpy.random"):  # what `seed()` comes to, at a tenth of its cost
-        key = sys.modules["numpy"].frombuffer(os.urandom(_MT19937_BYTES), "u4")
-        random.set_state(("MT19937", key, _MT19937_POSITION))
+    if random := sys.modules.get("numpy.random"):  # as much entropy as `seed()` takes, at a tenth of its cost
+        random.seed(sys.modules["numpy"].frombuffer(os.urandom(_SEED_BYTES), "u4"))

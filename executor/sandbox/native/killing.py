@@ -11,6 +11,8 @@ import signal
 
 from executor.sandbox.native.cgroups import Counters
 
+EXIT_SECONDS = 0.05
+"""For a tree whose init has said that it ends."""
 PATIENCE_SECONDS = 0.01
 """Most trees are gone by then. It is doubled each time."""
 
@@ -21,7 +23,7 @@ async def kill(pidfd: int, dead: "asyncio.Future[None]", group: Counters, *, at_
     """
     patience = PATIENCE_SECONDS
     if not at_once and not dead.done():
-        await asyncio.wait((dead,), timeout=patience)
+        await asyncio.wait((dead,), timeout=EXIT_SECONDS)
     if not dead.done():
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)

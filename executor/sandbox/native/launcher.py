@@ -6,14 +6,14 @@ socket closes it kills every sandbox and ends. Sandboxes that fork an interprete
 which is a child of this process; their slots, cgroups and end are this process's affair as those of all others.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`
 import _socket
 import gc
 import os
 import select
 import sys
 
-from executor.sandbox.native import birth, identity, init, mounts, namespaces, syscalls, wire
+from executor.sandbox.native import birth, identity, init, mounts, namespaces, stage, syscalls, wire
 from executor.sandbox.native.groups import Cgroup, OpenHierarchy
 from executor.sandbox.native.nursery import Nursery
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from executor.sandbox.native.plan import LauncherPlan, SandboxPlan
 
 TEMPLATE_IDS = 512
+_BORN_WITH = 3
+"""Descriptors: its control socket, its pidfd, its mount namespace."""
 _RETRY_SECONDS = 0.002
 _NAME = b"executor-launch"
 
@@ -29,12 +31,14 @@ _NAME = b"executor-launch"
 class _Alive:
     """A sandbox that was born, until nothing of it is left."""
 
-    def __init__(self, plan: "SandboxPlan", cgroup: Cgroup) -> None:
-        self.plan, self.cgroup = plan, cgroup
+    def __init__(self, number: int, plan_number: int, plan: "SandboxPlan", cgroup: Cgroup) -> None:
+        self.number, self.plan_number, self.plan, self.cgroup = number, plan_number, plan, cgroup
         self.pidfd = -1
         self.uid = -1
         """Of the launcher's own ids, or of its nursery's."""
         self.nursery: Nursery | None = None
+        self.mounts = -1
+        """A descriptor of its mount namespace (see `namespaces.hold_mounts`)."""
         self.network: namespaces.Network | None = None
         self.born = self.dead = self.released = False
 
@@ -55,6 +59,8 @@ class Launcher:
         self._networks = namespaces.Networks()
         self._flags = namespaces.own_of_this_kernel()
         self._masked = mounts.what_to_mask()
+        self._plans: dict[int, SandboxPlan] = {}
+        self._recipes: dict[tuple[int, int], mounts.Recipe] = {}
         self._sandboxes: dict[int, _Alive] = {}
         self._by_pidfd: dict[int, int] = {}
         self._leaving: set[int] = set()
@@ -90,22 +96,31 @@ class Launcher:
         except OSError:
             self._running = False
             return
-        order, argument = wire.unpacked(data)
-        if order == "build":
-            self._build(argument)
-        elif argument in self._sandboxes:
-            self._release(self._sandboxes[argument])
-        else:  # it was never made
-            wire.say(self._server, "released", argument)
+        order, argument, *more = wire.unpacked(data)
+        if order == "plan":
+            self._plans[argument] = more[0]
+            self._recipes = {key: recipe for key, recipe in self._recipes.items() if key[0] != argument}
+        elif order == "build":
+            self._build(argument, more[0])
+        else:
+            for number in argument:
+                self._let_go(number)
 
-    def _build(self, plan: "SandboxPlan") -> None:
-        one = _Alive(plan, Cgroup(self._hierarchies, f"sandbox-{plan.sandbox_id}"))
-        self._sandboxes[plan.sandbox_id] = one
+    def _let_go(self, number: int) -> None:
+        if number in self._sandboxes:
+            self._release(self._sandboxes[number])
+        else:  # it was never made
+            wire.say(self._server, "released", number)
+
+    def _build(self, number: int, plan_number: int) -> None:
+        plan = self._plans[plan_number]
+        one = _Alive(number, plan_number, plan, Cgroup(self._hierarchies, f"sandbox-{number}"))
+        self._sandboxes[number] = one
         try:
             one.cgroup.make(plan.cgroup)
             if plan.template:
                 one.nursery = self._nursery(plan)
-                one.uid = one.nursery.ask(plan)
+                one.uid = one.nursery.ask(number, plan)
             else:
                 self._give_birth(one)
         except OSError as error:
@@ -113,7 +128,7 @@ class Launcher:
 
     def _give_birth(self, one: _Alive) -> None:
         one.uid = self._ids.take() if self._ids else os.geteuid()
-        devices = mounts.make_devices(one.uid)
+        recipe = self._recipe(one)
         into = one.cgroup.into()
         ours, theirs = wire.pair()
         try:
@@ -123,9 +138,8 @@ class Launcher:
                 birth.be_born(
                     birth.Birth(
                         plan=one.plan,
-                        image=self._images[one.plan.image],
-                        devices=devices,
-                        masked=self._masked,
+                        environment=self._images[one.plan.image].environment,
+                        mounts=recipe,
                         seccomp=self._seccomp,
                         pages=None,
                     ),
@@ -133,12 +147,13 @@ class Launcher:
                 )
             self._networks.home()
             self._lives(one, pidfd)
+            one.mounts = namespaces.hold_mounts(pid)
             gid = one.uid if self._ids else os.getegid()
             identity.map_ids(pid, identity.one(identity.INNER_ID, one.uid), identity.one(identity.INNER_ID, gid))
             ours.send(init.MAPPED)
             one.cgroup.attach(pid, also_v2=False)
             ours.send(init.ATTACHED)
-            wire.say(self._server, "built", one.plan.sandbox_id, fds=(ours.fileno(), pidfd))
+            wire.say(self._server, "built", one.number, fds=(ours.fileno(), pidfd))
         except OSError:
             self._networks.home()
             raise
@@ -148,13 +163,21 @@ class Launcher:
             if into >= 0:
                 os.close(into)
 
+    def _recipe(self, one: _Alive) -> "mounts.Recipe":
+        """Kept for each kind and host id."""
+        key = (one.plan_number, one.uid)
+        if key not in self._recipes:
+            own = stage.make_own(one.uid)
+            self._recipes[key] = mounts.recipe(self._images[one.plan.image], one.plan, own, self._masked)
+        return self._recipes[key]
+
     def _lives(self, one: _Alive, pidfd: int) -> None:
         one.born, one.pidfd = True, pidfd
-        self._by_pidfd[pidfd] = one.plan.sandbox_id
+        self._by_pidfd[pidfd] = one.number
         self._poll.register(pidfd, select.EPOLLIN)
 
     def _failed(self, one: _Alive, reason: str) -> None:
-        wire.say(self._server, "failed", one.plan.sandbox_id, reason)
+        wire.say(self._server, "failed", one.number, reason)
         self._release(one)
 
     # --- templates --------------------------------------------------------------------------------------------------
@@ -217,13 +240,14 @@ class Launcher:
         try:
             if one is None or one.born or words[0] not in {"born", "failed"}:
                 return
-            if words[0] == "failed" or len(fds) != 2:  # noqa: PLR2004 - its control socket and its pidfd
+            if words[0] == "failed" or len(fds) != _BORN_WITH:
                 self._failed(one, " ".join(words[2:]))
                 return
-            control, pidfd = fds
+            control, pidfd, mounted = fds
             self._lives(one, os.dup(pidfd))
+            one.mounts = os.dup(mounted)
             one.cgroup.attach(_pid_of(pidfd), also_v2=True)
-            wire.say(self._server, "built", one.plan.sandbox_id, fds=(control, pidfd))
+            wire.say(self._server, "built", one.number, fds=(control, pidfd))
             os.write(control, init.ATTACHED)
         except OSError as error:
             if one is not None:
@@ -241,9 +265,9 @@ class Launcher:
             one.cgroup.lift_cpu_rate()
         elif not one.born:
             one.dead = True
-            self._leaving.add(one.plan.sandbox_id)
+            self._leaving.add(one.number)
         else:
-            self._leaving.add(one.plan.sandbox_id)
+            self._leaving.add(one.number)
 
     def _died(self, sandbox_id: int) -> None:
         one = self._sandboxes[sandbox_id]
@@ -260,6 +284,9 @@ class Launcher:
         """A cgroup can refuse to go for a moment after its last process did; then it is asked again."""
         for sandbox_id in [*self._leaving]:
             one = self._sandboxes[sandbox_id]
+            if one.mounts >= 0:
+                os.close(one.mounts)
+                one.mounts = -1
             if not one.cgroup.remove():
                 continue
             self._leaving.discard(sandbox_id)
@@ -321,7 +348,7 @@ def main(control: int) -> None:
         else:
             identity.enter_own_user_namespace()
         syscalls.unshare(syscalls.CLONE_NEWNS)
-        mounts.build_stage(plan)
+        stage.build(plan)
     except OSError as error:
         wire.say(server, "fault", str(error))
         sys.exit(init.FAULT)

@@ -1,6 +1,6 @@
 """What a sandbox has of its own, beside its files. Imported by the launcher: builtin modules and ctypes only."""
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`
 import _socket
 import fcntl
 import os
@@ -28,6 +28,13 @@ KEPT_NETWORKS = 64
 
 def own_of_this_kernel() -> int:
     return OWN | (syscalls.CLONE_NEWTIME if os.path.exists("/proc/self/ns/time") else 0)  # noqa: PTH110
+
+
+def hold_mounts(pid: int) -> int:
+    """A descriptor of the mount namespace of a child that waits. While it is open the end of the child does not have to
+    wait until its mounts are gone: that is done when it is closed.
+    """
+    return os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def die_with_parent() -> None:

@@ -5,12 +5,12 @@ images, and is root over a few host ids that exist only for its own sandboxes. I
 and ctypes only.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`
 import _socket
 import fcntl
 import os
 
-from executor.sandbox.native import identity, init, mounts, namespaces, syscalls, wire
+from executor.sandbox.native import identity, init, mounts, namespaces, stage, syscalls, wire
 from executor.sandbox.native.wire import Record
 
 TYPE_CHECKING = False  # `typing` would cost each sandbox memory
@@ -48,11 +48,11 @@ class Nursery:
         ours, theirs = wire.pair()
         uid = ids[0] if ids else os.geteuid()
         gid = ids[0] if ids else os.getegid()
-        devices = mounts.make_devices(uid)
+        recipe = mounts.recipe(image, _ROOM, stage.make_own(uid), masked, owner=0)
         pid, self.pidfd = identity.clone_as(uid, _NAMESPACES, _signal.SIGCHLD, -1)
         if pid == 0:
             ours.close()
-            _become(image, template, devices, masked, theirs, code)
+            _become(image, template, recipe, theirs, code)
         theirs.close()
         self._socket = ours
         self.fd = ours.fileno()
@@ -67,13 +67,13 @@ class Nursery:
             self.close()
             raise
 
-    def ask(self, plan: "SandboxPlan") -> int:
+    def ask(self, number: int, plan: "SandboxPlan") -> int:
         """For a sandbox. The id that it takes, to be given back. Raises OSError."""
         inner = self._free.take() if self._free else 0
-        devices = mounts.make_devices(self._first + inner if self._free else os.geteuid())
+        own = stage.make_own(self._first + inner if self._free else os.geteuid())
         rlimits = {**vars(plan.rlimits), **wire.A_RECORD}
         order = {**vars(plan), "rlimits": rlimits, **wire.A_RECORD}
-        self._socket.send(wire.packed((order, inner, devices)))
+        self._socket.send(wire.packed((number, order, inner, own)))
         return inner
 
     def give_back(self, inner: int) -> None:
@@ -82,7 +82,7 @@ class Nursery:
 
     def hear(self) -> tuple[list[str], tuple[int, ...]]:
         """Words, and what came with them. Raises OSError where it has ended."""
-        data, fds = wire.receive(self._socket, 2)
+        data, fds = wire.receive(self._socket, 3)
         return data.decode("utf-8", "replace").split(" ", 2), fds
 
     def close(self) -> None:
@@ -99,8 +99,7 @@ class Nursery:
 def _become(  # noqa: PLR0913 - what a template is made of
     image: "ImagePlan",
     template: "TemplatePlan",
-    devices: str,
-    masked: tuple[tuple[str, ...], tuple[str, ...]],
+    recipe: "mounts.Recipe",
     control: _socket.socket,
     code: int,
 ) -> "NoReturn":
@@ -110,16 +109,13 @@ def _become(  # noqa: PLR0913 - what a template is made of
         identity.become(0, 0)
         namespaces.die_with_parent()
         namespaces.name_host()
-        mounts.mount("proc", "/proc", "proc", mounts.MS_NOSUID | mounts.MS_NODEV | mounts.MS_NOEXEC)
-        mounts.mount_root(image)
-        mounts.mount_devices(devices, owner=0)
-        mounts.mount_private(_ROOM, owner=0)  # type: ignore[arg-type]  # a record with the same fields
-        mounts.mount_proc(masked, owner=0)
-        stage = os.open("/", os.O_PATH | os.O_DIRECTORY)
+        stage.mount_own_proc()
+        mounts.follow(recipe)
+        root = os.open("/", os.O_PATH | os.O_DIRECTORY)
         os.chroot(mounts.SANDBOX_ROOT)
         os.chdir("/workspace")
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
-        _arrange(control.detach(), stage, code)
+        _arrange(control.detach(), root, code)
         environment = init.BASE_ENVIRONMENT | image.environment | {"PYTHONPATH": f"/proc/self/fd/{CODE}"}
         os.execve(template.interpreter, ["python3", SCRIPT], environment)  # noqa: S606
     except OSError as error:

@@ -79,7 +79,6 @@ class Rlimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxPlan:
-    sandbox_id: int
     image: str
     workspace_bytes: int
     workspace_inodes: int
@@ -88,20 +87,20 @@ class SandboxPlan:
     rlimits: Rlimits
     template: str = ""
     """Name of the image's template that is to bear it; empty where it executes its program."""
-    cgroup: dict[str, str]
-    """File name -> value, written when the cgroup is made; only those that its hierarchy has."""
+    cgroup: tuple[tuple[str, str], ...]
+    """(file name, value), written when the cgroup is made; a hierarchy takes those that it has."""
 
 
 def encode(message: object) -> bytes:
+    return wire.packed(plain(message))
+
+
+def plain(value: Any) -> Any:
     """Dataclasses become records, at any depth of tuples and of other dataclasses."""
-    return wire.packed(_plain(message))
-
-
-def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        return wire.A_RECORD | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return wire.A_RECORD | {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
-        return tuple(_plain(item) for item in value)
+        return tuple(plain(item) for item in value)
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     return value

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import psutil
 
@@ -36,11 +37,12 @@ class Kind:
     template: str = ""
     """Of the image; empty for a sandbox that executes its program."""
 
-    @classmethod
-    def of(cls, spec: SandboxSpec, template: str = "") -> "Kind":
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(spec: SandboxSpec, template: str = "") -> "Kind":
         plain = Limits()
         limits = replace(spec.limits, **{name: getattr(plain, name) for name in _WATCHED})
-        return cls(replace(spec, limits=limits), template)
+        return Kind(replace(spec, limits=limits), template)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

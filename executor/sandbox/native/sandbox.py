@@ -22,7 +22,7 @@ from executor.sandbox.contract import OnOutput
 from executor.sandbox.native import killing, wire
 from executor.sandbox.native.cgroups import Counters
 from executor.sandbox.native.init import PLACES
-from executor.sandbox.native.plan import Rlimits, encode
+from executor.sandbox.native.plan import Rlimits, plain
 from executor.sandbox.native.streams import Feeder, Reader
 
 CPU_PERIOD_SECONDS = 0.1
@@ -182,12 +182,12 @@ class NativeSandbox:
     _cpu_timer: asyncio.TimerHandle | None = None
 
     def _hand_over(self, process: Process) -> None:
-        header = encode(
+        header = wire.packed(
             {
                 **wire.A_RECORD,
                 "argv": process.argv,
                 "environment": dict(process.environment),
-                "rlimits": self._rlimits,
+                "rlimits": plain(self._rlimits) if self._rlimits else None,
                 "files": tuple((f.path, len(f.content), f.executable) for f in process.files),
             }
         )

@@ -99,23 +99,26 @@ def _checked(result: int, call: str) -> int:
     return result
 
 
+def mount_words(source: bytes, target: bytes, kind: bytes | None, flags: int, data: bytes | None) -> None:
+    if _mount(source, target, kind, flags, data):
+        _checked(-1, f"mount {kind.decode() if kind else 'bind'} on {target.decode(errors='replace')}")
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    result = _mount(
+    mount_words(
         os.fsencode(source),
         os.fsencode(target),
         kind.encode() if kind else None,
         flags,
         data.encode() if data else None,
     )
-    if result:
-        _checked(result, f"mount {kind or 'bind'} on {target}")
 
 
 def unmount(target: str, flags: int) -> None:
     _checked(_libc.umount2(os.fsencode(target), flags), f"umount2 {target}")
 
 
-def make_read_only(path: str, *, attributes: int = MOUNT_ATTR_NODEV, recursive: bool = True) -> None:
+def make_read_only(path: str, attributes: int = MOUNT_ATTR_NODEV, *, recursive: bool = True) -> None:
     """Adds read-only, nosuid and `attributes` to a mount, and to those below it, and takes nothing away."""
     change = _MountAttr(attr_set=MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | attributes)
     result = _syscall(

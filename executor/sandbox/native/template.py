@@ -5,7 +5,7 @@ told to run. In a sandbox's heir (see `init.serve`) that import returns, and CPy
 does. Builtin modules and ctypes only.
 """
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`
 import _socket
 import os
 import select
@@ -17,6 +17,7 @@ TYPE_CHECKING = False  # `typing` would cost each sandbox memory
 if TYPE_CHECKING:
     from typing import Any
 
+_RECIPES = 4096
 PARKED_NAME = b"executor-bears"
 """Of the template, and of its copies until they become programs."""
 
@@ -53,6 +54,7 @@ class _Template:
         self._poll = select.epoll()
         self._poll.register(control, select.EPOLLIN)
         self._alive: dict[int, namespaces.Network] = {}
+        self._recipes: dict[tuple[object, ...], mounts.Recipe] = {}
         ending.arrange()
         interpreter.preload(modules, warm)
         ending.keep()
@@ -65,10 +67,10 @@ class _Template:
         os.chroot(".")
         os.chdir("/")
         os.close(nursery.STAGE)
-        mounts.unmount(mounts.SANDBOX_ROOT, mounts.MNT_DETACH)
-        mounts.unmount(mounts.EMPTY, mounts.MNT_DETACH)
+        mounts.leave_root()
 
-    def serve(self) -> "tuple[tuple[str, ...], dict[str, str]]":
+    def serve(self) -> "Any":
+        """(argv, environment) in a program to be."""
         wire.say(self._control, "ready")
         while True:
             for fd, _ in self._poll.poll():
@@ -84,14 +86,15 @@ class _Template:
             data, _ = wire.receive(self._control)
         except OSError:
             os._exit(0)  # the launcher went away
-        plan, uid, devices = wire.unpacked(data)
+        number, plan, uid, own = wire.unpacked(data)
         try:
-            return self._bear(plan, uid, devices)
+            return self._bear(number, plan, uid, own)
         except OSError as error:
-            wire.say(self._control, "failed", plan.sandbox_id, str(error))
+            wire.say(self._control, "failed", number, str(error))
         return None
 
-    def _bear(self, plan: "Any", uid: int, devices: str) -> "Any":
+    def _bear(self, number: int, plan: "Any", uid: int, own: str) -> "Any":
+        recipe = self._recipe(plan, own)
         ours, theirs = wire.pair()
         network = self._networks.enter()
         pid, pidfd = identity.clone_as(uid, self._flags, _signal.SIGCHLD, -1)
@@ -99,9 +102,8 @@ class _Template:
             return birth.be_born(
                 birth.Birth(
                     plan=plan,
-                    image=self._image,
-                    devices=devices,
-                    masked=self._masked,
+                    environment=self._image.environment,
+                    mounts=recipe,
                     seccomp=self._seccomp,
                     pages=self._pages,
                 ),
@@ -110,14 +112,25 @@ class _Template:
         self._networks.home()
         self._alive[pidfd] = network
         self._poll.register(pidfd, select.EPOLLIN)
+        mounted = namespaces.hold_mounts(pid)
         try:
             identity.map_ids(pid, identity.one(identity.INNER_ID, uid), identity.one(identity.INNER_ID, uid))
             ours.send(init.MAPPED)
-            wire.say(self._control, "born", plan.sandbox_id, fds=(ours.fileno(), pidfd))
+            wire.say(self._control, "born", number, fds=(ours.fileno(), pidfd, mounted))
         finally:
+            os.close(mounted)
             ours.close()
             theirs.close()
         return None
+
+    def _recipe(self, plan: "Any", own: str) -> "mounts.Recipe":
+        """Kept for each kind and host id."""
+        key = (own, plan.workspace_bytes, plan.workspace_inodes, plan.tmp_bytes, plan.tmp_inodes)
+        if key not in self._recipes:
+            if len(self._recipes) >= _RECIPES:
+                self._recipes.clear()
+            self._recipes[key] = mounts.recipe(self._image, plan, own, self._masked)
+        return self._recipes[key]
 
     def _died(self, pidfd: int) -> None:
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED)

@@ -19,7 +19,7 @@ _FORMAT = 4
 _FD_BYTES = 4
 A_RECORD = {"": True}
 """What tells a record from a mapping; no field has that name."""
-Record = type(sys.implementation)
+Record: "Any" = type(sys.implementation)
 """A plain object with attributes."""
 
 
