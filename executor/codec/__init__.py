@@ -99,7 +99,7 @@ def invocation_to_wire(invocation: Invocation) -> pb.Invocation:
     return message
 
 
-def invocation_from_wire(
+def invocation_from_wire(  # noqa: PLR0913 - what the message does not say
     message: pb.Invocation,
     *,
     invocation_id: str,

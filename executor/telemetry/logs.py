@@ -57,7 +57,7 @@ def configure(form: LogForm, *, level: int = logging.INFO) -> Lines:
     handler.setFormatter(formatter)
     atexit.register(lines.close, FLUSH_SECONDS)
     # Nothing of ours tells where in the code, or in which thread, a record was made; finding out is half of its cost.
-    logging._srcfile = None  # type: ignore[assignment] # noqa: SLF001 - the logging HOWTO names it under Optimization
+    logging._srcfile = None  # noqa: SLF001 - the logging HOWTO names it under Optimization
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -8,9 +8,10 @@ import resource
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from executor.model.errors import ErrorCode, ErrorDetail, InvocationError, Unavailable
 from executor.model.limits import Limits
@@ -92,7 +93,7 @@ class NativeBackend:
         try:
             self._refuse_what_is_not_allowed()
             self._counted = cgroups.CounterFiles(self._hierarchies)
-            await asyncio.gather(*(self._launch(channel) for channel in self._channels))
+            await _all(self._launch(channel) for channel in self._channels)
         except BaseException:  # also when cancelled: nobody calls stop for what has not started
             for channel in self._channels:
                 await channel.stop()
@@ -143,9 +144,9 @@ class NativeBackend:
     async def stop(self) -> None:
         self._started = False
         await self._pool.stop()
-        await asyncio.gather(*(sandbox.close() for sandbox in [*self._open]))
+        await _all(sandbox.close() for sandbox in [*self._open])
         await self._reaper.drained()
-        await asyncio.gather(*(channel.stop() for channel in self._channels))
+        await _all(channel.stop() for channel in self._channels)
         cgroups.remove_sandboxes(self._hierarchies)
         with contextlib.suppress(TimeoutError):  # the next start sweeps what is left
             async with asyncio.timeout(REMOVAL_SECONDS):
@@ -161,12 +162,16 @@ class NativeBackend:
         return image in self._images and images.find_program(self._images[image], program)
 
     def expect(self, calls: Iterable[tuple[SandboxSpec, Sequence[str]]]) -> None:
-        """Sandboxes for these are made ahead, as many as the pool keeps of each kind; for a template once it is ready."""
+        """Sandboxes for these are made ahead, as many as the pool keeps of each kind; for a template once it is
+        ready.
+        """
         for spec, argv in calls:
             image = self._images.get(spec.image)
             if image and choice.may_serve(argv, self._interpreters[image.name]):
                 self._expected[image.name].append(spec)
-                self._pool.expect(Kind.of(spec, one.name) for one in image.templates if self._bearer(image.name, one.name))
+                self._pool.expect(
+                    Kind.of(spec, one.name) for one in image.templates if self._bearer(image.name, one.name)
+                )
             elif image:
                 self._pool.expect([Kind.of(spec)])
 
@@ -303,6 +308,16 @@ class NativeBackend:
             limits=spec.limits,
             degraded=tuple(f"{name}: {DEGRADABLE[name][0]}" for name in sorted(self._missing)),
         )
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Raises what the first of them raises, when all have ended."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 def _unavailable(message: str) -> InvocationError:

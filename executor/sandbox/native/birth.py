@@ -10,7 +10,6 @@ TYPE_CHECKING = False  # `typing` would cost each sandbox memory
 if TYPE_CHECKING:
     import _socket
     from collections.abc import Callable
-    from typing import Any
 
     from executor.sandbox.native import rehearsal
     from executor.sandbox.native.plan import SandboxPlan
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 class Birth:
     """What a new sandbox knows."""
 
-    def __init__(  # noqa: PLR0913 - the six things it knows
+    def __init__(
         self,
         *,
         plan: "SandboxPlan",
@@ -28,16 +27,16 @@ class Birth:
         seccomp: bytes,
         pages: "rehearsal.Ranges | None",
     ) -> None:
-        """`environment`: of its image. `mounts`: how to put its root together. `seccomp`: its filter. `pages`: not None where its
-        program is to be a copy of this interpreter, which is to have these pages for itself.
+        """`environment`: of its image. `mounts`: how to put its root together. `seccomp`: its filter. `pages`: not
+        None where its program is to be a copy of this interpreter, which is to have these pages for itself.
         """
         self.plan, self.environment, self.mounts = plan, environment, mounts
         self.seccomp, self.pages = seccomp, pages
 
 
-def be_born(birth: Birth, control: "_socket.socket") -> "Any":
-    """In the child of a clone. Returns in a sandbox's heir alone (see `init.serve`): what is above in the stack belongs to
-    somebody else.
+def be_born(birth: Birth, control: "_socket.socket") -> "wire.Plain":
+    """In the child of a clone. Returns in a sandbox's heir alone (see `init.serve`): what is above in the stack
+    belongs to somebody else.
     """
     born = False
     try:
@@ -54,7 +53,7 @@ def be_born(birth: Birth, control: "_socket.socket") -> "Any":
             os._exit(init.FAULT)
 
 
-def _inside(birth: Birth, control: "_socket.socket") -> "Any":
+def _inside(birth: Birth, control: "_socket.socket") -> "wire.Plain":
     """PID 1 of a new sandbox, in its new namespaces. The order is what makes it safe."""
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
         ("wait for ids", lambda: init.expect(control, init.MAPPED)),

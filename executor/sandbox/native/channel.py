@@ -66,7 +66,7 @@ class Channel:
         self.templates = {}
         self._plans.clear()
         ours, theirs = wire.pair()
-        ours.setblocking(False)
+        ours.setblocking(False)  # noqa: FBT003
         self._process = _spawn(theirs.fileno())
         theirs.close()
         self._socket = ours
@@ -169,32 +169,34 @@ class Channel:
 
     def _take(self, message: str, fds: tuple[int, ...]) -> None:
         word, _, rest = message.partition(" ")
+        number, _, reason = rest.partition(" ")
         if word == "built":
-            future = self._built.pop(int(rest), None)
-            if future is None or future.done():
-                for fd in fds:  # nobody waits any more
-                    os.close(fd)
-            else:
-                future.set_result((fds[0], fds[1]))
+            self._was_built(int(number), fds)
         elif word == "released":
-            waiting = self._released.pop(int(rest), None)
+            waiting = self._released.pop(int(number), None)
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
         elif word == "failed":
-            number, _, reason = rest.partition(" ")
             future = self._built.pop(int(number), None)
             if future is not None and not future.done():
                 future.set_exception(OSError(reason))
         elif word == "template":
-            name, _, reason = rest.partition(" ")
-            self.templates[name] = reason
-            image, _, template = name.partition("/")
+            self.templates[number] = reason
+            image, _, template = number.partition("/")
             self._on_template(image, template, reason)
         elif self._ready and not self._ready.done():
             if word == "ready":
                 self._ready.set_result(None)
             else:
                 self._ready.set_exception(LauncherDied(rest))
+
+    def _was_built(self, number: int, fds: tuple[int, ...]) -> None:
+        future = self._built.pop(number, None)
+        if future is None or future.done():
+            for fd in fds:  # nobody waits any more
+                os.close(fd)
+        else:
+            future.set_result((fds[0], fds[1]))
 
     def _fail(self, error: LauncherDied) -> None:
         waiting: list[asyncio.Future[Any]] = [

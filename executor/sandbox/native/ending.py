@@ -1,10 +1,10 @@
-"""A short end for a forked interpreter. CPython clears all that it ever made when it ends, which in a fork copies page after
-page of what the template holds, for nobody's benefit: it takes longer than most programs.
+"""A short end for a forked interpreter. CPython clears all that it ever made when it ends, which in a fork copies
+page after page of what the template holds, for nobody's benefit: it takes longer than most programs.
 
-So where a program came to the end of its main file, everything that it can notice is done as ever (threads are joined, what is
-registered with `atexit` runs, modules are cleared, what was made is finalised, streams are flushed), but the template's own
-modules are left as they are, and when only CPython's own memory is left the process ends. Any other end is CPython's whole one.
-Imported by templates: builtin modules only.
+So where a program came to the end of its main file, everything that it can notice is done as ever (threads are
+joined, what is registered with `atexit` runs, modules are cleared, what was made is finalised, streams are flushed),
+but the template's own modules are left as they are, and when only CPython's own memory is left the process ends. Any
+other end is CPython's whole one. Imported by templates: builtin modules only.
 """
 
 import atexit
@@ -71,7 +71,7 @@ def _end() -> None:
 
 
 def _came_to_its_end(main: "dict[str, Any]") -> bool:
-    """CPython takes these names away when the main file has run, but not where that ended by SystemExit; and it sets the
-    others for an exception that nobody caught.
+    """CPython takes these names away when the main file has run, but not where that ended by SystemExit; and it sets
+    the others for an exception that nobody caught.
     """
     return not ("__file__" in main or "__cached__" in main or hasattr(sys, "last_type") or hasattr(sys, "last_value"))

@@ -272,7 +272,9 @@ async def _templates(backend: NativeBackend) -> list[Facility]:
             await backend.templates_are_told()
     found = []
     for name, reason in sorted(backend.templates().items()):
-        status, detail = ("advice", f"not there: {reason}") if reason else ("ok", "forked for each call of `python3 main.py`")
+        status, detail = (
+            ("advice", f"not there: {reason}") if reason else ("ok", "forked for each call of `python3 main.py`")
+        )
         found.append(Facility(name=f"template {name}", status=status, detail=detail, required=False))
     return found
 

@@ -1,5 +1,5 @@
-"""Who a sandbox is: id maps, the one user inside, and no capability. Imported by the launcher: builtin modules and ctypes
-only.
+"""Who a sandbox is: id maps, the one user inside, and no capability. Imported by the launcher: builtin modules and
+ctypes only.
 """
 
 import os
@@ -69,8 +69,8 @@ def drop_capabilities() -> None:
 
 
 class IdPool:
-    """Host ids for sandboxes: each running one has its own, never 0. One that is free again serves before a fresh one, the
-    one that is free the longest first.
+    """Host ids for sandboxes: each running one has its own, never 0. One that is free again serves before a fresh
+    one, the one that is free the longest first.
     """
 
     def __init__(self, first: int, count: int) -> None:

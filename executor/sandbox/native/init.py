@@ -14,8 +14,9 @@ from executor.sandbox.native import rlimits, syscalls, wire
 TYPE_CHECKING = False  # `typing` would cost each sandbox memory
 if TYPE_CHECKING:
     import _socket
+    from typing import NoReturn
+
     from executor.sandbox.native import rehearsal
-    from typing import Any, NoReturn
 
 MAPPED = b"mapped"
 ATTACHED = b"attached"
@@ -38,7 +39,13 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIECE_BYTES = 65536
 _SAMPLE = wire.packed(
-    {**wire.A_RECORD, "argv": ("/workspace/none", "one"), "environment": {"NAME": "value"}, "rlimits": None, "files": ()}
+    {
+        **wire.A_RECORD,
+        "argv": ("/workspace/none", "one"),
+        "environment": {"NAME": "value"},
+        "rlimits": None,
+        "files": (),
+    }
 )
 
 
@@ -48,7 +55,7 @@ def expect(control: "_socket.socket", word: bytes) -> None:
         raise OSError(errno.EPIPE, "the launcher went away")
 
 
-def serve(control: "_socket.socket", environment: dict[str, str], *, pages: "rehearsal.Ranges | None") -> "Any":
+def serve(control: "_socket.socket", environment: dict[str, str], *, pages: "rehearsal.Ranges | None") -> "wire.Plain":
     """Park, then run the one command. Where `pages` are given, a copy of this process is made at once, which is to
     become the program: there it returns (arguments, environment). In PID 1 it never returns.
     """
@@ -80,12 +87,12 @@ def serve(control: "_socket.socket", environment: dict[str, str], *, pages: "reh
     except OSError as error:
         wire.say(control, "staging", error.errno, f"{error.filename or ''}: {error.strerror}")
         os._exit(0)
-    _run(control, command, BASE_ENVIRONMENT | environment | command.environment, streams, heir)
+    return _run(control, command, BASE_ENVIRONMENT | environment | command.environment, streams, heir)
 
 
 def _rehearse(environment: dict[str, str]) -> None:
-    """A fork has its memory in common with its parent until it writes to it, and each first write takes time: those of the
-    way that every command goes are made here, while nobody waits.
+    """A fork has its memory in common with its parent until it writes to it, and each first write takes time: those
+    of the way that every command goes are made here, while nobody waits.
     """
     command = wire.unpacked(_SAMPLE)
     _write_files(command.files, memoryview(b""))
@@ -96,7 +103,7 @@ def _rehearse(environment: dict[str, str]) -> None:
         _ = f"{missing.errno} {time.monotonic_ns()}".encode()
 
 
-def _write_files(files: "Any", content: memoryview) -> None:
+def _write_files(files: "wire.Plain", content: memoryview) -> None:
     """Below /workspace, which nobody else can write to yet. The paths were checked where the call was admitted."""
     start = 0
     for path, size, executable in files:
@@ -116,7 +123,7 @@ def _write_files(files: "Any", content: memoryview) -> None:
 
 def _run(
     control: "_socket.socket",
-    command: "Any",
+    command: "wire.Plain",
     environment: dict[str, str],
     streams: tuple[int, int, int],
     heir: "_Heir | None",
@@ -188,7 +195,7 @@ class _Heir:
         else:
             os.close(self._read)
 
-    def become(self, command: "Any", environment: dict[str, str]) -> int:
+    def become(self, command: "wire.Plain", environment: dict[str, str]) -> int:
         """In PID 1. The pid of the program. Raises OSError where it was killed while it waited."""
         limits = {**vars(command.rlimits), **wire.A_RECORD} if command.rlimits else None
         order = wire.packed((command.argv, environment, limits))
@@ -198,7 +205,7 @@ class _Heir:
         os.close(self._write)
         return self.pid
 
-    def wait(self) -> "Any":
+    def wait(self) -> "wire.Plain":
         """In the heir: (argv, environment). Ends with PID 1."""
         order = b""
         while piece := os.read(self._read, _PIECE_BYTES):
@@ -211,4 +218,3 @@ class _Heir:
             rlimits.apply(limits)
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # as after an exec
         return argv, environment
-

@@ -50,6 +50,8 @@ _SET_BY_READLINE = ("LINES", "COLUMNS")
 _MODULE_SUFFIXES = (".py", ".pyc", ".so")
 _SEED_BYTES = 32
 _KEY_BYTES = 32
+FAULT = 71
+"""Exit status where a child cannot become the program (EX_OSERR of sysexits.h)."""
 
 
 class _Template:
@@ -64,6 +66,12 @@ class _Template:
         """Top-level names that a fresh interpreter would search for, and that are loaded here."""
         self.pipes: tuple[bool, ...] = (False, False, False)
         """Which of the standard streams were opened on a pipe."""
+        self.words = len(sys.orig_argv)
+        """Of its command line, up to main.py."""
+        self.environment: dict[str, str] = {}
+        """Its own, without our part of it."""
+        self.prepared = False
+        """Whether this is a child, and ready to be settled."""
 
 
 _TEMPLATE = _Template()
@@ -88,6 +96,7 @@ def preload(modules: "Sequence[str]", warm: str) -> None:
     _TEMPLATE.beyond = frozenset(_tops(sys.modules)) - fresh - {*_tops(_TEMPLATE.ours), *sys.builtin_module_names}
     _TEMPLATE.pipes = tuple(map(_is_pipe, range(len(_STREAMS))))
     _undo()
+    os.register_at_fork(after_in_child=_prepare)
     gc.collect()
     gc.freeze()
     _renew_main()
@@ -97,23 +106,55 @@ def settle(arguments: "Sequence[str]", environment: "Mapping[str, str]") -> None
     """In the child, when its standard streams, working directory and descriptors are the program's: the last call of
     our `sitecustomize`. `arguments` follow main.py; `environment` is the whole of it.
 
-    Where the image has no `sitecustomize` it raises the ImportError from which `site` knows this. Where files of the
-    working directory would come before loaded modules it does not return: the interpreter is started anew. Raises
-    OSError where that fails.
+    Where the image has no `sitecustomize` it raises the ImportError from which `site` knows this, and nothing else.
+    Where files of the working directory would come before loaded modules it does not return: the interpreter is started
+    anew. Where it fails it tells so on stderr and exits with FAULT, since `site` would go on to main.py.
     """
-    if _is_overlaid():
-        _start_anew(arguments, environment)
-    _renew_streams()
-    sys.argv[1:] = arguments
-    sys.orig_argv += arguments
-    _set_environment(environment)
+    try:
+        if not _TEMPLATE.prepared:
+            _prepare()
+        if _is_overlaid():
+            _start_anew(arguments, environment)
+        _adopt(arguments, environment)
+        gc.enable()
+    except Exception as error:  # noqa: BLE001 - whatever it is, main.py must not run in what is half a template
+        os.write(2, f"the interpreter could not be settled: {type(error).__name__}: {error}\n".encode())
+        os._exit(FAULT)
+    if not _TEMPLATE.has_hook:
+        _say_that_there_is_no_hook()
+
+
+def _prepare() -> None:
+    """In the child at once, while it has nothing to do yet: each page that is written to here first is copied, which
+    costs ten times the rest. What `settle` is to do is done once before. The program's own forks come here too.
+    """
+    if _TEMPLATE.prepared:
+        return
     for name in _TEMPLATE.ours:
         sys.modules.pop(name, None)
     _reset_signals()
     _renew_states()
-    gc.enable()
-    if not _TEMPLATE.has_hook:
-        raise ModuleNotFoundError(f"No module named {_HOOK!r}", name=_HOOK)
+    _is_overlaid()
+    _adopt(("",), {})
+    _adopt((), _TEMPLATE.environment)
+    try:
+        _say_that_there_is_no_hook()
+    except ImportError:
+        _TEMPLATE.prepared = True
+
+
+def _adopt(arguments: "Sequence[str]", environment: "Mapping[str, str]") -> None:
+    _renew_streams()
+    sys.argv[1:] = arguments
+    sys.orig_argv[_TEMPLATE.words :] = arguments
+    _set_environment(environment)
+    if logging := sys.modules.get("logging"):
+        was = vars(logging)["_startTime"]
+        vars(logging)["_startTime"] = time.time_ns() if isinstance(was, int) else time.time()
+
+
+def _say_that_there_is_no_hook() -> "NoReturn":
+    raise ModuleNotFoundError(f"No module named {_HOOK!r}", name=_HOOK)
 
 
 def _tops(names: "Iterable[str]") -> "set[str]":
@@ -125,6 +166,10 @@ def _leave_path() -> None:
     archive = getattr(_loader(sys.modules[__name__]), "archive", None)
     if archive is None:
         return  # not from an archive
+    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    _TEMPLATE.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in path if entry != archive)}
+    if not _TEMPLATE.environment["PYTHONPATH"]:
+        del _TEMPLATE.environment["PYTHONPATH"]
     _TEMPLATE.ours = tuple(
         name
         for name, module in sys.modules.items()
@@ -245,12 +290,15 @@ def _stream(fd: int, name: str, mode: str) -> "io.TextIOWrapper | None":
 def _set_environment(environment: "Mapping[str, str]") -> None:
     """In this order too: what `os.environ` holds, and what a program started from here is given."""
     variables = os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001 - item by item it costs ten times as much
+    wanted = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+    if list(variables.items()) == list(wanted.items()):
+        return
     for name in variables:
         os.unsetenv(name)
     variables.clear()
-    for name, value in environment.items():
+    variables.update(wanted)
+    for name, value in wanted.items():
         os.putenv(name, value)
-        variables[os.fsencode(name)] = os.fsencode(value)
 
 
 def _reset_signals() -> None:
@@ -268,14 +316,11 @@ def _wanted(number: int) -> object:
 
 
 def _renew_states() -> None:
-    """Of loaded modules: what must differ between siblings, or tells when the template was started."""
+    """Of loaded modules: what must differ between siblings, or tells of the template."""
     for name, variable, value in _AS_IMPORTED:
         module = sys.modules.get(name)
         if module and variable in vars(module):
             vars(module)[variable] = value
-    if logging := sys.modules.get("logging"):
-        was = vars(logging)["_startTime"]
-        vars(logging)["_startTime"] = time.time_ns() if isinstance(was, int) else time.time()
     if process := sys.modules.get("multiprocessing.process"):
         config = vars(process.current_process())["_config"]
         config["authkey"] = process.AuthenticationString(os.urandom(_KEY_BYTES))

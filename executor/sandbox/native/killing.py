@@ -18,8 +18,8 @@ PATIENCE_SECONDS = 0.01
 
 
 async def kill(pidfd: int, dead: "asyncio.Future[None]", group: Counters, *, at_once: bool) -> None:
-    """Returns when the tree is dead. `pidfd` is its init's, and `dead` is done when that can be read. Not `at_once`: its
-    init has said that it ends, and only where that takes long is it helped.
+    """Returns when the tree is dead. `pidfd` is its init's, and `dead` is done when that can be read. Not `at_once`:
+    its init has said that it ends, and only where that takes long is it helped.
     """
     patience = PATIENCE_SECONDS
     if not at_once and not dead.done():

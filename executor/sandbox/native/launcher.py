@@ -1,9 +1,10 @@
-"""The process that makes sandboxes. Started before the server has any thread, single-threaded, builtin modules and ctypes
-only: what it holds in memory, each sandbox holds.
+"""The process that makes sandboxes. Started before the server has any thread, single-threaded, builtin modules and
+ctypes only: what it holds in memory, each sandbox holds.
 
-It speaks with the server over one SOCK_SEQPACKET socket: a plan first, then requests to build and to release. When that
-socket closes it kills every sandbox and ends. Sandboxes that fork an interpreter are born by a template (see `template`),
-which is a child of this process; their slots, cgroups and end are this process's affair as those of all others.
+It speaks with the server over one SOCK_SEQPACKET socket: a plan first, then requests to build and to release. When
+that socket closes it kills every sandbox and ends. Sandboxes that fork an interpreter are born by a template (see
+`template`), which is a child of this process; their slots, cgroups and end are this process's affair as those of all
+others.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`

@@ -73,7 +73,7 @@ def recipe(
     masked: tuple[tuple[str, ...], tuple[str, ...]],
     owner: int = INNER_ID,
 ) -> "Recipe":
-    """`own`: of `stage.make_own`, for the sandbox's host id. `owner`: the inner id to which what is writable belongs."""
+    """`own`: of `stage.make_own`, for the sandbox's host id. `owner`: the inner id that owns what is writable."""
     return (
         *_image(image),
         *(_own_devices(own) if own else _devices(owner)),
@@ -117,7 +117,9 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str = "
 
 
 def _image(image: "ImagePlan") -> "Iterator[Step]":
-    """A read-only view of the image that is this sandbox's: locks and watches on its files are not shared with anybody."""
+    """A read-only view of the image that is this sandbox's: locks and watches on its files are not shared with
+    anybody.
+    """
     base = f"/images/{image.name}"
     at_root = [f"{base}/{i}" for i, layer in enumerate(image.layers) if layer.target == "/"]
     yield _overlay((*at_root, f"{base}/skeleton"), SANDBOX_ROOT)

@@ -14,7 +14,7 @@ OWN = (
     | syscalls.CLONE_NEWIPC
     | syscalls.CLONE_NEWUTS
 )
-"""At birth, beside the time namespace of a kernel that has one. The network namespace is entered before (see `Networks`);
+"""At birth, beside the time namespace of a kernel that has one. The network namespace is entered before (`Networks`);
 the cgroup namespace follows once the sandbox is in its cgroup, because it begins where one is.
 """
 ALL = OWN | syscalls.CLONE_NEWNET
@@ -62,7 +62,7 @@ class Network:
     """A network namespace with a loopback that is up, and nothing else."""
 
     def __init__(self) -> None:
-        """This process is in it from here on. Raises OSError."""
+        """From here on the caller is in it. Raises OSError."""
         syscalls.unshare(syscalls.CLONE_NEWNET)
         loopback_up()
         self._namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -80,8 +80,8 @@ class Network:
 
 
 class Networks:
-    """Network namespaces cost half a millisecond to make and more to clear away, so one in which the last sandbox left no
-    trace serves the next one. One sandbox at a time; the sandbox has no capability over it.
+    """Network namespaces cost half a millisecond to make and more to clear away, so one in which the last sandbox
+    left no trace serves the next one. One sandbox at a time; the sandbox has no capability over it.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Networks:
         self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
     def enter(self) -> Network:
-        """This process is in it, and what it gives birth to, until it goes `home`. Raises OSError."""
+        """The caller is in it, and what it gives birth to, until it goes `home`. Raises OSError."""
         if not self._kept:
             return Network()
         network = self._kept.pop()

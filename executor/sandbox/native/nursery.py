@@ -1,8 +1,8 @@
 """The launcher's side of a template: starts the image's interpreter inside walls of its own, and asks it for sandboxes.
 
-A template runs the image's code, so it is not trusted: it lives in namespaces of its own, sees nothing of the host but the
-images, and is root over a few host ids that exist only for its own sandboxes. Imported by the launcher: builtin modules
-and ctypes only.
+A template runs the image's code, so it is not trusted: it lives in namespaces of its own, sees nothing of the host
+but the images, and is root over a few host ids that exist only for its own sandboxes. Imported by the launcher:
+builtin modules and ctypes only.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`
@@ -39,8 +39,8 @@ class Nursery:
         seccomp: bytes,
         masked: tuple[tuple[str, ...], tuple[str, ...]],
     ) -> None:
-        """`ids`: the first and the number of its host ids; None for an ordinary user, who has one. `code`: a descriptor of
-        the archive that it imports us from. Raises OSError.
+        """`ids`: the first and the number of its host ids; None for an ordinary user, who has one. `code`: a
+        descriptor of the archive that it imports us from. Raises OSError.
         """
         self.image, self.template = image.name, template.name
         self._first = ids[0] if ids else -1
@@ -88,7 +88,7 @@ class Nursery:
     def close(self) -> None:
         """It ends, with all that it bore."""
         self._socket.close()
-        try:
+        try:  # noqa: SIM105 - `contextlib` costs memory
             _signal.pidfd_send_signal(self.pidfd, _signal.SIGKILL)
         except ProcessLookupError:
             pass
@@ -96,7 +96,7 @@ class Nursery:
         os.close(self.pidfd)
 
 
-def _become(  # noqa: PLR0913 - what a template is made of
+def _become(
     image: "ImagePlan",
     template: "TemplatePlan",
     recipe: "mounts.Recipe",

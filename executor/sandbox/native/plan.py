@@ -1,9 +1,8 @@
-"""What the server tells the launcher, and the launcher tells each sandbox. They travel as records of `wire`: the launcher
-sees objects with these fields, without the classes.
+"""What the server tells the launcher, and the launcher tells each sandbox. They travel as records of `wire`: the
+launcher sees objects with these fields, without the classes.
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
 
 from executor.sandbox.native import wire
 
@@ -95,7 +94,7 @@ def encode(message: object) -> bytes:
     return wire.packed(plain(message))
 
 
-def plain(value: Any) -> Any:
+def plain(value: "wire.Plain") -> "wire.Plain":
     """Dataclasses become records, at any depth of tuples and of other dataclasses."""
     if is_dataclass(value):
         return wire.A_RECORD | {f.name: plain(getattr(value, f.name)) for f in fields(value)}

@@ -52,7 +52,7 @@ class PoolSettings:
     most: int = 32
     """Kept in all; 0 keeps none, and every sandbox is made on demand."""
     refill_per_second: float = 400.0
-    """Made at most, while none of the pool's own calls wait for it; makes the price of a refill a known share of a core."""
+    """Made ahead at most, so that a refill takes a known share of a core."""
 
 
 @dataclass(slots=True)

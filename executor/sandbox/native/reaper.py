@@ -1,6 +1,7 @@
 """Clears away what is left of dead sandboxes, after the answer of their call, and never lags far behind.
 
-A sandbox comes here when its process tree is dead: what remains are descriptors, a cgroup and a host id. On the event loop.
+A sandbox comes here when its process tree is dead: what remains are descriptors, a cgroup and a host id. On the event
+loop.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Which pages of a template a program writes to before it has done anything of its own, found out by running one.
 
-A fork has its pages in common with the template until it writes to them; then each costs a page fault and a copy, in the
-middle of a call. A sandbox that is made ahead can copy those that every program needs while nobody waits. Runs in the
-template; builtin modules and ctypes only.
+A fork has its pages in common with the template until it writes to them; then each costs a page fault and a copy, in
+the middle of a call. A sandbox that is made ahead can copy those that every program needs while nobody waits. Runs in
+the template; builtin modules and ctypes only.
 """
 
 import ctypes

@@ -1,15 +1,16 @@
 """One native sandbox, seen from the server: hands its command over, reads its output, and sees to it that it ends.
 
 That the tree is dead is proved by the pidfd of its init: the kernel reports the end of a pid namespace's PID 1 only
-after every other process in it is gone. All that can be done before the call is known is done while the sandbox is made.
+after every other process in it is gone. All that can be done before the call is known is done while the sandbox is
+made.
 """
 
+import _socket
 import asyncio
 import contextlib
 import errno
 import os
 import time
-import _socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from executor.model.errors import ErrorCode, ErrorDetail, InvocationError
@@ -175,9 +176,7 @@ class NativeSandbox:
             feeder.close()
             for reader in readers:
                 reader.drain()
-        return self._report(
-            meter, Usage(setup_ms=self._setup_ms, wall_ms=wall_ms, teardown_ms=_since(began) - wall_ms)
-        )
+        return self._report(meter, Usage(setup_ms=self._setup_ms, wall_ms=wall_ms, teardown_ms=_since(began) - wall_ms))
 
     _cpu_timer: asyncio.TimerHandle | None = None
 
@@ -211,7 +210,9 @@ class NativeSandbox:
             os.close(file)
 
     async def _kill(self) -> None:
-        await killing.kill(self._pidfd, self._dead, self._counters, at_once=self._stop is not None or self._said is None)
+        await killing.kill(
+            self._pidfd, self._dead, self._counters, at_once=self._stop is not None or self._said is None
+        )
 
     def _report(self, meter: OutputMeter, usage: Usage) -> RunReport:
         stop, said = self._stop, self._said

@@ -1,6 +1,6 @@
-"""The launcher's own small root: it lives in a mount namespace whose root (the stage) holds the images, device nodes and
-/proc, and nothing else of the host. A sandbox's mount namespace is a copy of that, so it never sees the host's mounts at
-all. Imported by the launcher: builtin modules and ctypes only.
+"""The launcher's own small root: it lives in a mount namespace whose root (the stage) holds the images, device nodes
+and /proc, and nothing else of the host. A sandbox's mount namespace is a copy of that, so it never sees the host's
+mounts at all. Imported by the launcher: builtin modules and ctypes only.
 """
 
 import os
@@ -74,8 +74,8 @@ def mount_own_proc() -> None:
 
 
 def make_own(uid: int) -> str:
-    """The directory of a host id: `dev`, an empty file `nothing` and an empty directory `empty`. It is made once and kept.
-    An empty text for an ordinary user, who may not make nodes: a sandbox then makes all that for itself.
+    """The directory of a host id: `dev`, an empty file `nothing` and an empty directory `empty`. It is made once and
+    kept. An empty text for an ordinary user, who may not make nodes: a sandbox then makes all that for itself.
     """
     made = f"{_WRITABLE}/{uid}"
     try:
@@ -93,7 +93,7 @@ def make_own(uid: int) -> str:
         return ""
     for name, target in DEVICE_LINKS.items():
         os.symlink(target, f"{made}/dev/{name}")  # noqa: PTH211
-    os.mkdir(f"{made}/dev/shm", 0o755)  # noqa: PTH102
+    os.mkdir(f"{made}/dev/shm", 0o755)  # noqa: PTH102, S108 - a place to mount on
     os.mkdir(f"{made}/empty", 0o755)  # noqa: PTH102
     write(f"{made}/nothing")
     return f"{OWN}/{uid}"

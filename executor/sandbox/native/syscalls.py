@@ -1,7 +1,7 @@
 """The system calls that the standard library does not offer, by number, through libc.
 
-Each raises OSError with the name of the call; numbers are those of x86_64 and aarch64. Imported by the launcher: builtin
-modules and ctypes only.
+Each raises OSError with the name of the call; numbers are those of x86_64 and aarch64. Imported by the launcher:
+builtin modules and ctypes only.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 """In the image's own interpreter: import the template's modules, then bear a sandbox each time the launcher asks.
 
-Runs inside `sitecustomize`, which CPython imports when it has set itself up and before it looks at the file that it was
-told to run. In a sandbox's heir (see `init.serve`) that import returns, and CPython goes on to run that file as it always
-does. Builtin modules and ctypes only.
+Runs inside `sitecustomize`, which CPython imports when it has set itself up and before it looks at the file that it
+was told to run. In a sandbox's heir (see `init.serve`) that import returns, and CPython goes on to run that file as
+it always does. Builtin modules and ctypes only.
 """
 
 import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`
@@ -11,11 +11,19 @@ import os
 import select
 import sys
 
-from executor.sandbox.native import birth, ending, identity, init, interpreter, mounts, namespaces, nursery, rehearsal, syscalls, wire
-
-TYPE_CHECKING = False  # `typing` would cost each sandbox memory
-if TYPE_CHECKING:
-    from typing import Any
+from executor.sandbox.native import (
+    birth,
+    ending,
+    identity,
+    init,
+    interpreter,
+    mounts,
+    namespaces,
+    nursery,
+    rehearsal,
+    syscalls,
+    wire,
+)
 
 _RECIPES = 4096
 PARKED_NAME = b"executor-bears"
@@ -69,7 +77,7 @@ class _Template:
         os.close(nursery.STAGE)
         mounts.leave_root()
 
-    def serve(self) -> "Any":
+    def serve(self) -> "wire.Plain":
         """(argv, environment) in a program to be."""
         wire.say(self._control, "ready")
         while True:
@@ -80,7 +88,7 @@ class _Template:
                     syscalls.name_process(self._name)
                     return heritage
 
-    def _asked(self) -> "Any":
+    def _asked(self) -> "wire.Plain":
         """Not None in an heir."""
         try:
             data, _ = wire.receive(self._control)
@@ -93,7 +101,7 @@ class _Template:
             wire.say(self._control, "failed", number, str(error))
         return None
 
-    def _bear(self, number: int, plan: "Any", uid: int, own: str) -> "Any":
+    def _bear(self, number: int, plan: "wire.Plain", uid: int, own: str) -> "wire.Plain":
         recipe = self._recipe(plan, own)
         ours, theirs = wire.pair()
         network = self._networks.enter()
@@ -123,7 +131,7 @@ class _Template:
             theirs.close()
         return None
 
-    def _recipe(self, plan: "Any", own: str) -> "mounts.Recipe":
+    def _recipe(self, plan: "wire.Plain", own: str) -> "mounts.Recipe":
         """Kept for each kind and host id."""
         key = (own, plan.workspace_bytes, plan.workspace_inodes, plan.tmp_bytes, plan.tmp_inodes)
         if key not in self._recipes:

@@ -1,7 +1,7 @@
 """What server, launcher, template and init say to each other, one packet each, with descriptors beside it.
 
-Downwards, to one that is less trusted, go plain values by `marshal`; upwards come words of text alone, because what comes
-from a sandbox must be safe to read. Imported by the launcher: builtin modules only.
+Downwards, to one that is less trusted, go plain values by `marshal`; upwards come words of text alone, because what
+comes from a sandbox must be safe to read. Imported by the launcher: builtin modules only.
 """
 
 import _socket
@@ -13,13 +13,16 @@ TYPE_CHECKING = False  # `typing` would cost each sandbox memory
 if TYPE_CHECKING:
     from typing import Any
 
+    Plain = Any
+    """What a packet can hold: numbers, texts, bytes, None, tuples, mappings and records of these."""
+
 PACKET_BYTES = 200_000
 _FORMAT = 4
 """Of marshal: what every Python from 3.4 on reads."""
 _FD_BYTES = 4
 A_RECORD = {"": True}
 """What tells a record from a mapping; no field has that name."""
-Record: "Any" = type(sys.implementation)
+Record: "Plain" = type(sys.implementation)
 """A plain object with attributes."""
 
 
@@ -27,17 +30,17 @@ class Gone(OSError):
     """The other end was closed."""
 
 
-def packed(value: "Any") -> bytes:
+def packed(value: "Plain") -> bytes:
     """`value`: numbers, texts, bytes, tuples, lists, mappings and, from `plan.record`, records."""
     return marshal.dumps(value, _FORMAT)
 
 
-def unpacked(data: bytes) -> "Any":
+def unpacked(data: bytes) -> "Plain":
     """Only for what a more trusted process said."""
     return _with_records(marshal.loads(data))  # noqa: S302 - see above
 
 
-def _with_records(value: "Any") -> "Any":
+def _with_records(value: "Plain") -> "Plain":
     if isinstance(value, dict):
         inner = {key: _with_records(item) for key, item in value.items()}
         return Record(**{key: item for key, item in inner.items() if key}) if "" in inner else inner
