@@ -41,6 +41,8 @@ def usage(used: Usage) -> str:
     parts = [milliseconds(used.wall_ms), f"set-up {milliseconds(used.setup_ms)}"]
     if used.queue_ms >= 1:
         parts.append(f"queue {milliseconds(used.queue_ms)}")
+    if used.total_ms is not None:
+        parts.append(f"in all {milliseconds(used.total_ms)}")
     if used.cpu_ms is not None:
         parts.append(f"cpu {milliseconds(used.cpu_ms)}")
     if used.peak_memory_bytes is not None:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import _socket
     from collections.abc import Callable
 
-    from executor.sandbox.native import rehearsal
     from executor.sandbox.native.plan import SandboxPlan
 
 
@@ -25,13 +24,13 @@ class Birth:
         environment: dict[str, str],
         mounts: "mounts.Recipe",
         seccomp: bytes,
-        pages: "rehearsal.Ranges | None",
+        prepare: "Callable[[], None] | None",
     ) -> None:
-        """`environment`: of its image. `mounts`: how to put its root together. `seccomp`: its filter. `pages`: not
-        None where its program is to be a copy of this interpreter, which is to have these pages for itself.
+        """`environment`: of its image. `mounts`: how to put its root together. `seccomp`: its filter. `prepare`: not
+        None where its program is to be a copy of this interpreter, which calls it at once.
         """
         self.plan, self.environment, self.mounts = plan, environment, mounts
-        self.seccomp, self.pages = seccomp, pages
+        self.seccomp, self.prepare = seccomp, prepare
 
 
 def be_born(birth: Birth, control: "_socket.socket") -> "wire.Plain":
@@ -77,4 +76,4 @@ def _inside(birth: Birth, control: "_socket.socket") -> "wire.Plain":
         except OSError as error:
             wire.say(control, "fault", f"could not {name}: {error.strerror or error}")
             os._exit(init.FAULT)
-    return init.serve(control, birth.environment, pages=birth.pages)
+    return init.serve(control, birth.environment, prepare=birth.prepare)

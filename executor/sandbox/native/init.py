@@ -14,9 +14,8 @@ from executor.sandbox.native import rlimits, syscalls, wire
 TYPE_CHECKING = False  # `typing` would cost each sandbox memory
 if TYPE_CHECKING:
     import _socket
+    from collections.abc import Callable
     from typing import NoReturn
-
-    from executor.sandbox.native import rehearsal
 
 MAPPED = b"mapped"
 ATTACHED = b"attached"
@@ -55,13 +54,15 @@ def expect(control: "_socket.socket", word: bytes) -> None:
         raise OSError(errno.EPIPE, "the launcher went away")
 
 
-def serve(control: "_socket.socket", environment: dict[str, str], *, pages: "rehearsal.Ranges | None") -> "wire.Plain":
-    """Park, then run the one command. Where `pages` are given, a copy of this process is made at once, which is to
-    become the program: there it returns (arguments, environment). In PID 1 it never returns.
+def serve(
+    control: "_socket.socket", environment: dict[str, str], *, prepare: "Callable[[], None] | None"
+) -> "wire.Plain":
+    """Park, then run the one command. Where `prepare` is given, a copy of this process is made at once, which
+    prepares itself and is to become the program: there it returns (argv, environment). In PID 1 it never returns.
     """
     stdin, stdout, stderr = os.pipe(), os.pipe(), os.pipe()  # made here, so that the program may reopen its own
     streams = (stdin[0], stdout[1], stderr[1])
-    heir = _Heir(streams, pages) if pages is not None else None
+    heir = _Heir(streams, prepare) if prepare else None
     if heir and heir.pid == 0:
         for fd in (stdin[1], stdout[0], stderr[0], control.detach()):
             os.close(fd)
@@ -132,7 +133,10 @@ def _run(
     try:
         main = heir.become(command, environment) if heir else _start(command.argv, environment, streams)
     except OSError as error:
-        wire.say(control, "not_started", error.errno, error.strerror)
+        if heir:
+            wire.say(control, "fault", "its interpreter died before it was needed")
+        else:
+            wire.say(control, "not_started", error.errno, error.strerror)
         os._exit(0)
     for fd in streams:
         os.close(fd)
@@ -180,7 +184,7 @@ def _candidates(name: str, search_path: str) -> list[str]:
 class _Heir:
     """A copy of this process that waits, already inside, to become the program."""
 
-    def __init__(self, streams: tuple[int, int, int], pages: "rehearsal.Ranges") -> None:
+    def __init__(self, streams: tuple[int, int, int], prepare: "Callable[[], None]") -> None:
         self._read, self._write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -189,9 +193,7 @@ class _Heir:
             for number, fd in enumerate(streams):
                 os.dup2(fd, number)
                 os.close(fd)
-            from executor.sandbox.native import rehearsal  # noqa: PLC0415 - loaded in a template, and there alone
-
-            rehearsal.populate(pages)
+            prepare()
         else:
             os.close(self._read)
 

@@ -142,7 +142,7 @@ class Launcher:
                         environment=self._images[one.plan.image].environment,
                         mounts=recipe,
                         seccomp=self._seccomp,
-                        pages=None,
+                        prepare=None,
                     ),
                     theirs,
                 )

@@ -113,7 +113,7 @@ class _Template:
                     environment=self._image.environment,
                     mounts=recipe,
                     seccomp=self._seccomp,
-                    pages=self._pages,
+                    prepare=self._prepare,
                 ),
                 theirs,
             )
@@ -130,6 +130,10 @@ class _Template:
             ours.close()
             theirs.close()
         return None
+
+    def _prepare(self) -> None:
+        """In a copy of this process that is to become a program."""
+        rehearsal.populate(self._pages)
 
     def _recipe(self, plan: "wire.Plain", own: str) -> "mounts.Recipe":
         """Kept for each kind and host id."""

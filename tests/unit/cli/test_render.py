@@ -59,6 +59,7 @@ def test_usage_says_only_what_is_known():
     full = Usage(queue_ms=5, setup_ms=2, wall_ms=10, cpu_ms=8, peak_memory_bytes=3 * 1024 * 1024, peak_processes=2)
     assert lines(usage=full)[-1][1] == "10 ms, set-up 2.0 ms, queue 5.0 ms, cpu 8.0 ms, memory 3.0 MiB, processes 2"
     assert lines()[-1][1] == "0.0 ms, set-up 0.0 ms"
+    assert lines(usage=Usage(wall_ms=3, total_ms=12))[-1][1] == "3.0 ms, set-up 0.0 ms, in all 12 ms"
 
 
 def test_what_the_host_did_not_enforce_is_told():
