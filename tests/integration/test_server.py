@@ -1,16 +1,20 @@
 """What the server is beside its RPCs: addresses, health, sizes of messages, statuses, an orderly end."""
 
 import asyncio
+import fcntl
+import logging
 import os
 import socket
 import stat
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import psutil
 import pytest
+import structlog
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
@@ -21,6 +25,7 @@ from executor.model.errors import Misconfigured, Unavailable
 from executor.model.invocation import Invocation
 from executor.model.outcome import Outcome
 from executor.sandbox.recorder import Observer
+from executor.telemetry import logs
 from executor.v1 import executor_pb2 as pb
 from executor.v1 import executor_pb2_grpc as rpc
 from tests.support.served import Served, serving
@@ -222,3 +227,28 @@ async def test_a_server_that_is_stopped_twice_stays_stopped(served: Served) -> N
     async with served.client() as client:
         with pytest.raises(Unavailable, match="nothing was sent"):
             await client.execute("echo", {"text": "a"})
+
+
+async def test_calls_go_on_while_nobody_reads_the_log(
+    served: Served, client: ExecutorClient, monkeypatch: pytest.MonkeyPatch, unlogged: None
+) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream, os.fdopen(reading, "rb"):
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+        monkeypatch.setattr("sys.stderr", stream)
+        lines = logs.configure(logs.LogForm.JSON)
+        for number in range(100):
+            assert (await client.execute("echo", {"text": f"{number}"})).stdout.text == f"{number}\n"
+        await served.server.drain(grace_seconds=10)
+        assert lines._held_bytes > 0
+        lines.close(0)
+
+
+@pytest.fixture
+def unlogged() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()

@@ -1,6 +1,7 @@
 """The journey over the fake backend and the real stages; each stage writes down when it was asked."""
 
 import asyncio
+import threading
 import time
 from contextlib import asynccontextmanager
 
@@ -19,6 +20,7 @@ from executor.model.outcome import Outcome, State
 from executor.model.tool import Command, Effect, Policy, Tool
 from executor.pipeline import Pipeline
 from executor.sandbox.fake import FakeBackend
+from executor.stores.directory import StoreDirectory
 from executor.stores.files import FileOutputStore
 from executor.stores.memory import MemoryLedger, Step
 
@@ -363,4 +365,55 @@ async def test_what_ran_is_told_though_its_full_output_cannot_be_kept(tmp_path, 
     assert [refused.path for refused in outcome.artifacts_refused] == (["out.txt"] if tool == "write" else [])
     assert all("quota" in refused.reason for refused in outcome.artifacts_refused)
     assert world.rest() == (0, [])
+    await store.stop()
+
+
+async def test_the_breakdown_tells_where_all_of_the_time_went(world):
+    arrived = time.monotonic() - 1.0
+    used = (await world.call("echo", '{"text": "x"}', arrived=arrived)).usage
+    parts = (used.admission_ms, used.queue_ms, used.setup_ms, used.wall_ms, used.teardown_ms, used.result_ms)
+    assert all(part >= 0 for part in parts)
+    assert used.admission_ms >= 1000
+    assert sum(parts) <= used.total_ms + 0.01
+    assert used.total_ms <= 1000 * (time.monotonic() - arrived)
+
+
+@pytest.mark.parametrize(("tool", "arguments"), [("ecko", "{}"), ("echo", "{}"), ("read_output", '{"ref": "none"}')])
+async def test_a_part_of_the_time_that_there_was_not_is_absent_and_not_zero(world, tool, arguments):
+    used = (await world.call(tool, arguments)).usage
+    assert (used.admission_ms, used.result_ms) == (None, None)
+    assert used.total_ms > 0
+
+
+async def test_a_cancelled_call_tells_its_time_too(world):
+    call = asyncio.ensure_future(world.call("sleep"))
+    await world.observer.began.wait()
+    await asyncio.sleep(0)
+    world.cancelled.set()
+    used = (await call).usage
+    assert used.total_ms >= used.admission_ms + used.result_ms
+
+
+async def test_a_disk_that_hangs_holds_up_only_the_call_that_needs_it(tmp_path):
+    class Hanging(StoreDirectory):
+        asked, let_go = threading.Event(), threading.Event()
+
+        def create_temporary(self, name):
+            self.asked.set()
+            assert self.let_go.wait(30)
+            return super().create_temporary(name)
+
+    store = FileOutputStore(tmp_path / "hanging", ttl_seconds=60, quota_bytes=10_000_000)
+    store.directory = Hanging(store.directory.root)
+    await store.start()
+    world = World(store)
+    await world.backend.start()
+    long = asyncio.ensure_future(world.call("count"))
+    assert await asyncio.to_thread(Hanging.asked.wait, 30)
+    for number in range(20):
+        assert (await world.call("echo", f'{{"text": "{number}"}}')).stdout.text == f"{number}\n"
+    assert not long.done()
+    Hanging.let_go.set()
+    assert (await long).stdout.ref is not None
+    await world.backend.stop()
     await store.stop()

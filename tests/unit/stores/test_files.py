@@ -2,15 +2,30 @@ import asyncio
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
 from executor.model.errors import BadRequest, NotFound, Unavailable
 from executor.stores import files
+from executor.stores.directory import StoreDirectory
 from executor.stores.files import FileOutputStore
 
 KIB = 1024
+PATIENCE_SECONDS = 30.0
+
+
+class HangingDirectory(StoreDirectory):
+    """On a disk that answers to nothing until it is let go."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.let_go = threading.Event()
+
+    def create_temporary(self, name):
+        assert self.let_go.wait(PATIENCE_SECONDS)
+        return super().create_temporary(name)
 
 
 class Clock:
@@ -301,3 +316,69 @@ async def test_many_at_once_are_all_there(store):
     refs = [task.result() for task in tasks]
     assert len(set(refs)) == 50
     assert [await content(store, ref) for ref in refs] == [b"%d" % n for n in range(50)]
+
+
+@pytest.fixture
+async def hanging(tmp_path):
+    store = FileOutputStore(tmp_path / "hanging", ttl_seconds=60, quota_bytes=1000 * KIB)
+    store.directory = HangingDirectory(store.directory.root)
+    await store.start()
+    yield store
+    store.directory.let_go.set()
+    await store.stop()
+
+
+async def test_nobody_waits_for_a_disk_that_hangs_until_something_is_to_be_kept(hanging):
+    spool = hanging.spool("a")
+    for _ in range(3):
+        spool.write(b"x" * 300 * KIB)
+    kept = asyncio.ensure_future(spool.keep())
+    with pytest.raises(NotFound):
+        await hanging.size("out_" + "a" * 27, "a")
+    assert not kept.done()
+    hanging.directory.let_go.set()
+    await kept
+    assert await hanging.size(spool.ref, "a") == 900 * KIB
+
+
+async def test_what_waits_for_a_disk_that_hangs_is_bounded(hanging):
+    spool = hanging.spool("a")
+    piece = b"x" * KIB * KIB
+    for _ in range(2 * files._WAITING_BYTES // len(piece)):
+        spool.write(piece)
+    assert spool._handed_bytes <= files._WAITING_BYTES + 2 * len(piece)
+    hanging.directory.let_go.set()
+    with pytest.raises(Unavailable, match="written more slowly than the program writes"):
+        await spool.keep()
+    assert everything(hanging.directory.root) == []
+
+
+async def test_a_spool_is_discarded_while_it_is_being_written(hanging):
+    spool = hanging.spool("a")
+    spool.write(b"x" * 300 * KIB)
+    discarded = asyncio.ensure_future(spool.discard())
+    await asyncio.sleep(0)
+    hanging.directory.let_go.set()
+    await discarded
+    assert everything(hanging.directory.root) == []
+
+
+async def test_each_of_many_is_kept_or_says_why_not(store):
+    contents = [b"a", b"x" * 1001 * KIB, b"", b"b"]
+    stored = await store.put_all(contents, "a")
+    assert isinstance(stored[1], Unavailable)
+    refs = [stored[0], *stored[2:]]
+    assert [await content(store, ref) for ref in refs] == [b"a", b"", b"b"]
+
+
+async def test_a_reader_who_leaves_while_the_store_opens_leaves_no_descriptor(store):
+    ref = await store.put(b"x", "a")
+    before = descriptors()
+    size = asyncio.ensure_future(store.size(ref, "a"))
+    await asyncio.sleep(0)
+    size.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await size
+    await store.sweep()
+    await asyncio.sleep(0)
+    assert descriptors() == before
