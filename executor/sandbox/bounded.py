@@ -15,6 +15,11 @@ class BoundedBuffer:
         self._head, self._tail = bytearray(), bytearray()
         self._total_bytes = 0
 
+    @property
+    def total_bytes(self) -> int:
+        """Of the stream so far, kept or not."""
+        return self._total_bytes
+
     def append(self, data: bytes) -> None:
         self._total_bytes += len(data)
         rest = memoryview(data)

@@ -61,6 +61,11 @@ class Recorder:
         buffer = self._buffers.get(stream)
         return _NOTHING if buffer is None else buffer.excerpt()
 
+    @property
+    def total_bytes(self) -> int:
+        """Of all streams so far."""
+        return sum(buffer.total_bytes for buffer in self._buffers.values())
+
     def ref(self, stream: StreamName) -> str:
         return self._spool(stream).ref
 

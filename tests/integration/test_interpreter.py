@@ -369,6 +369,11 @@ def test_a_template_with_a_second_thread_is_refused(laboratory):
         laboratory.another(FIRST, Kind(warm=warm))
 
 
+def test_a_template_that_keeps_a_file_open_is_refused(laboratory):
+    with pytest.raises(RuntimeError, match="left files open: /etc/passwd; close them at the end of `warm`"):
+        laboratory.another(FIRST, Kind(warm="import sys; sys.kept = open('/etc/passwd')"))
+
+
 def test_a_module_that_is_not_there_is_named(laboratory):
     with pytest.raises(RuntimeError, match="ModuleNotFoundError: No module named 'no_such_module'"):
         laboratory.another(FIRST, Kind(["no_such_module"]))

@@ -10,6 +10,7 @@ other end is CPython's whole one. Imported by templates: builtin modules only.
 import atexit
 import os
 import sys
+from io import TextIOWrapper
 
 TYPE_CHECKING = False  # `typing` would be one more module that a program finds loaded
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _SENTINEL = "_executor_end"
 
 class _Template:
     modules: "dict[str, ModuleType]" = {}  # noqa: RUF012 - one for the process
+    before_end: "Callable[[], None] | None" = None
     at_end: "Callable[[], None] | None" = None
 
 
@@ -30,14 +32,10 @@ class _End:
     """Ends the process when it is dropped."""
 
     def __init__(self) -> None:
-        self._streams = (sys.__stdout__, sys.__stderr__)
+        self._streams = (sys.stdout, sys.stderr)
 
     def __del__(self, leave: "Callable[[int], None]" = os._exit) -> None:
-        try:
-            for stream in self._streams:
-                if stream is not None and not stream.closed:
-                    stream.flush()
-        except (OSError, ValueError):
+        if not _flushed(self._streams):
             return  # CPython tells it, in its own words and with its own exit status
         if _Template.at_end:
             _Template.at_end()
@@ -55,19 +53,36 @@ def keep() -> None:
     _Template.modules = {name: module for name, module in sys.modules.items() if name not in apart}
 
 
-def at_end(last: "Callable[[], None]") -> None:
-    """Called when nothing else is left to be done."""
-    _Template.at_end = last
+def watch(before: "Callable[[], None]", at: "Callable[[], None]") -> None:
+    """`before` is called when a program has come to its end, `at` when nothing else is left to be done."""
+    _Template.before_end, _Template.at_end = before, at
 
 
 def _end() -> None:
     main: Any = sys.modules.get("__main__")
-    if main is None or not _came_to_its_end(vars(main)):
+    if main is None or not _came_to_its_end(vars(main)) or not _flushed((sys.stdout, sys.stderr)):
         return
+    if _Template.before_end:
+        _Template.before_end()
     for name, module in _Template.modules.items():
         if sys.modules.get(name) is module:
             sys.modules[name] = None  # type: ignore[assignment]  # as CPython does with all
     setattr(sys, _SENTINEL, _End())
+
+
+def _flushed(streams: "tuple[Any, ...]") -> bool:
+    """False where one cannot be, or is of a kind that may do something else when it is asked to."""
+    for stream in streams:
+        if stream is None:
+            continue
+        if type(stream) is not TextIOWrapper:
+            return False
+        try:
+            if not stream.closed:
+                stream.flush()
+        except (OSError, ValueError):
+            return False
+    return True
 
 
 def _came_to_its_end(main: "dict[str, Any]") -> bool:

@@ -32,7 +32,9 @@ BASE_ENVIRONMENT = {
 }
 PLACES = ("/workspace", "/tmp", "/dev/shm")  # noqa: S108 - the sandbox's own
 """Where a program may write."""
-_DEFAULT_SIGNALS = tuple(number for number in range(1, 65) if number not in {9, 19, 32, 33})
+_OF_LIBC = (32, 33)
+"""Signals that libc uses between threads: `posix_spawn` starts a program that ignores them."""
+_DEFAULT_SIGNALS = tuple(number for number in range(1, 65) if number not in {9, 19, *_OF_LIBC})
 """All but SIGKILL and SIGSTOP, which nobody can catch, and the two that libc keeps for itself."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -190,6 +192,8 @@ class _Heir:
         if self.pid == 0:
             os.close(self._write)
             os.setsid()
+            for number in _OF_LIBC:
+                syscalls.ignore(number)
             for number, fd in enumerate(streams):
                 os.dup2(fd, number)
                 os.close(fd)

@@ -81,9 +81,11 @@ def preload(modules: "Sequence[str]", warm: str) -> None:
     """In the template, once. Imports the modules in their order, then runs `warm`; nothing of ours may be imported
     later. The garbage collector is off from here to `settle`.
 
-    Raises whatever these raise, and RuntimeError where more than one thread is alive then: a fork loses the others.
+    Raises whatever these raise, and RuntimeError where more than one thread is alive then, since a fork loses the
+    others, or where they left files open: a child has other files under those numbers.
     """
     gc.disable()
+    before = _open_files()
     _leave_path()
     fresh = _run_own_hook()
     _contextvars.copy_context().run(_load, modules, warm)  # what they set there (decimal, numpy.errstate) ends with it
@@ -98,6 +100,9 @@ def preload(modules: "Sequence[str]", warm: str) -> None:
     _undo()
     os.register_at_fork(after_in_child=_prepare)
     gc.collect()
+    if left := _open_files() - before:
+        files = ", ".join(sorted(path for _, path in left))
+        raise RuntimeError(f"the template's modules left files open: {files}; close them at the end of `warm`")
     gc.freeze()
     _renew_main()
 
@@ -205,8 +210,22 @@ def _load(modules: "Sequence[str]", warm: str) -> None:
     exec(compile(warm, "<warm>", "exec"), {"__name__": "warm"})  # noqa: S102 - what the image declares
 
 
+def _open_files() -> "set[tuple[str, str]]":
+    """Descriptors and what they are open on."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):  # noqa: PTH208 - no pathlib here
+        try:
+            found.add((fd, os.readlink(f"/proc/self/fd/{fd}")))  # noqa: PTH115 - no pathlib here
+        except FileNotFoundError:
+            continue  # the one that the list was read from
+    return found
+
+
 def _undo() -> None:
     """What imports and `warm` left in the process. Each place may warn once more."""
+    fonts = getattr(sys.modules.get("matplotlib.font_manager"), "_get_font", None)
+    if fonts:
+        fonts.cache_clear()  # as matplotlib does itself after a fork, when the open files of the fonts are gone
     for module in list(sys.modules.values()):
         names = getattr(module, "__dict__", None)
         if isinstance(names, dict):  # what stands there need not be a module

@@ -24,8 +24,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ENTRY_BYTES = 8
 _PRESENT, _OF_A_FILE, _ONLY_OURS = 1 << 63, 1 << 61, 1 << 56
 """Of an entry of /proc/self/pagemap."""
-_GAP_PAGES = 2
-"""Ranges that are so close are joined: a copy costs less than a system call more."""
+_END = -1
+MOST_BYTES = 3 << 20
 _POPULATE_WRITE = 23
 _madvise = ctypes.PyDLL(None).madvise
 _madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -42,14 +42,23 @@ def rehearse(script: str) -> Ranges | None:
     pid = os.fork()
     if pid == 0:
         os.close(read)
-        ending.at_end(lambda: _tell(write))
+        ending.watch(lambda: _tell(write), lambda: _tell(write))
         return None
     os.close(write)
     known = _writable()
     told = _hear(read)
     os.kill(pid, 9)
     os.waitpid(pid, 0)
-    return tuple(_joined(page for page in told if any(start <= page < end for start, end in known)))
+    return _chosen([page for page in told if page < 0 or any(start <= page < end for start, end in known)])
+
+
+def _chosen(told: list[int]) -> Ranges:
+    """Of what was written to up to the end of the program and, after _END, up to the end of the process: all, where
+    that is not too much for something that only waits.
+    """
+    before = told[: told.index(_END)] if _END in told else told
+    whole = tuple(_joined({*told} - {_END}))
+    return whole if sum(length for _, length in whole) <= MOST_BYTES else tuple(_joined(before))
 
 
 def populate(ranges: Ranges) -> None:
@@ -59,15 +68,20 @@ def populate(ranges: Ranges) -> None:
 
 
 def _tell(write: int) -> None:
-    """In the trial, at its end."""
+    """In the trial. The pages that it has for itself, then _END."""
     pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
     for start, end in _writable():
         entries = os.pread(pagemap, (end - start) * _ENTRY_BYTES, start * _ENTRY_BYTES)
         for index in range(len(entries) // _ENTRY_BYTES):
             entry = int.from_bytes(entries[index * _ENTRY_BYTES : (index + 1) * _ENTRY_BYTES], "little")
             if entry & _PRESENT and entry & _ONLY_OURS and not entry & _OF_A_FILE:
-                os.write(write, (start + index).to_bytes(_ENTRY_BYTES, "little"))
-    os.close(write)
+                os.write(write, _packed(start + index))
+    os.close(pagemap)
+    os.write(write, _packed(_END))
+
+
+def _packed(page: int) -> bytes:
+    return page.to_bytes(_ENTRY_BYTES, "little", signed=True)
 
 
 def _hear(read: int) -> list[int]:
@@ -75,7 +89,9 @@ def _hear(read: int) -> list[int]:
     while select.select([read], [], [], SECONDS)[0] and (piece := os.read(read, 65536)):
         told += piece
     os.close(read)
-    return [int.from_bytes(told[i : i + _ENTRY_BYTES], "little") for i in range(0, len(told), _ENTRY_BYTES)]
+    return [
+        int.from_bytes(told[i : i + _ENTRY_BYTES], "little", signed=True) for i in range(0, len(told), _ENTRY_BYTES)
+    ]
 
 
 def _writable() -> list[tuple[int, int]]:
@@ -97,7 +113,7 @@ def _writable() -> list[tuple[int, int]]:
 def _joined(pages: "Iterable[int]") -> "Iterator[tuple[int, int]]":
     start = end = -1
     for page in sorted(pages):
-        if start >= 0 and page - end <= _GAP_PAGES:
+        if start >= 0 and page == end:
             end = page + 1
             continue
         if start >= 0:

@@ -15,8 +15,8 @@ _mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_u
 _prctl = _libc.prctl
 _prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
 
-_X86_64 = {"pivot_root": 155, "seccomp": 317, "capset": 126}
-_AARCH64 = {"pivot_root": 41, "seccomp": 277, "capset": 91}
+_X86_64 = {"pivot_root": 155, "seccomp": 317, "capset": 126, "rt_sigaction": 13}
+_AARCH64 = {"pivot_root": 41, "seccomp": 277, "capset": 91, "rt_sigaction": 134}
 NUMBERS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(os.uname().machine, {}) | {
     "clone3": 435,
     "close_range": 436,
@@ -61,6 +61,7 @@ PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 SECBIT_NO_SETUID_FIXUP = 1 << 2
 SECCOMP_SET_MODE_FILTER = 1
+_SIG_IGN = 1
 
 
 class CloneArgs(ctypes.Structure):
@@ -191,6 +192,12 @@ def load_seccomp(program: bytes) -> None:
 def call(number: int, *arguments: int) -> int:
     """A system call with plain numbers, for those that only ask; -1 where it fails."""
     return int(_syscall(number, *(ctypes.c_long(argument) for argument in arguments)))
+
+
+def ignore(signal: int) -> None:
+    """For those that libc keeps for itself, and does not let anybody set. Raises OSError."""
+    action = (ctypes.c_uint64 * 4)(_SIG_IGN, 0, 0, 0)
+    _checked(_syscall(NUMBERS["rt_sigaction"], signal, ctypes.byref(action), None, 8), "rt_sigaction")
 
 
 def close_range(first: int, last: int) -> None:
