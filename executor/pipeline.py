@@ -115,7 +115,7 @@ class Pipeline:
     async def _kept(self, call: "_Call", limits: Limits, queue_ms: float, ran: Ran, recorder: Recorder) -> Outcome:
         """What ran has run: where its full output cannot be kept, the outcome says so and is told all the same."""
         work = (recorder, limits.text_bytes, ran.report.output_dropped if ran.report else {})
-        large = limits.text_bytes > LARGE_CHARACTERS
+        large = min(limits.text_bytes, recorder.total_bytes) > LARGE_CHARACTERS
         streams = await asyncio.to_thread(_presented, *work) if large else _presented(*work)
         lost = await recorder.settle(keep=[name for name in StreamName if streams[name].ref])
         for name in lost:

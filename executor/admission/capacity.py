@@ -7,8 +7,7 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 from executor.admission.deadline import last_start, too_late
 from executor.admission.places import Answer, Places, retry_after_ms
@@ -39,21 +38,16 @@ class Slots:
         self._turns: dict[int, asyncio.Future[None]] = {}
         self._held_ms = FIRST_GUESS_MS
 
-    @asynccontextmanager
-    async def slot(
+    def slot(
         self, principal: Principal, tool: Tool, cancelled: asyncio.Event, deadline: float | None = None
-    ) -> AsyncIterator[float]:
+    ) -> "_Slot":
         del principal  # all share one queue while there is one principal
-        ticket, asked = next(self._tickets), self._clock()
-        try:
-            await self._admitted(ticket, tool, cancelled, deadline)
-            admitted = self._clock()
-            try:
-                yield (admitted - asked) * 1000
-            finally:
-                self._held_ms += WEIGHT * ((self._clock() - admitted) * 1000 - self._held_ms)
-        finally:
-            self._leave(ticket)
+        ticket = next(self._tickets)
+        return _Slot(
+            self._clock,
+            lambda: self._admitted(ticket, tool, cancelled, deadline),
+            lambda held_ms: self._leave(ticket, held_ms),
+        )
 
     async def _admitted(self, ticket: int, tool: Tool, cancelled: asyncio.Event, deadline: float | None) -> None:
         answer = self._places.ask(ticket, tool.name, tool.concurrency)
@@ -84,7 +78,10 @@ class Slots:
             )
         raise self._overloaded(f"no slot came free within {self._timeout_seconds:g} seconds")
 
-    def _leave(self, ticket: int) -> None:
+    def _leave(self, ticket: int, held_ms: float | None) -> None:
+        """`held_ms`: None where the slot never came."""
+        if held_ms is not None:
+            self._held_ms += WEIGHT * (held_ms - self._held_ms)
         self._turns.pop(ticket, None)
         for promoted in self._places.leave(ticket):
             self._turns[promoted].set_result(None)
@@ -103,3 +100,29 @@ class Slots:
 
     def _retry_after_ms(self) -> int:
         return retry_after_ms(ahead=self._places.queued_count, slots=self._slots, held_ms=self._held_ms)
+
+
+class _Slot:
+    """The block that holds a slot; entering it takes its time in the queue, in milliseconds."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        admitted: Callable[[], Awaitable[None]],
+        leave: Callable[[float | None], None],
+    ) -> None:
+        self._clock, self._admitted, self._leave = clock, admitted, leave
+        self._since = 0.0
+
+    async def __aenter__(self) -> float:
+        asked = self._clock()
+        try:
+            await self._admitted()
+        except BaseException:  # also when cancelled: its place in the queue must not stay
+            self._leave(None)
+            raise
+        self._since = self._clock()
+        return (self._since - asked) * 1000
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave((self._clock() - self._since) * 1000)

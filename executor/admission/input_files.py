@@ -1,6 +1,6 @@
 """May these files be written into the workspace, and these globs be collected from it? Decides on names and sizes."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from executor.model.errors import ErrorCode, ErrorDetail, InvocationError, Violation
 from executor.model.invocation import InputFile
@@ -44,19 +44,19 @@ def check_files(
         )
 
 
-def _file_violations(files: Sequence[InputFile], reserved: Collection[str]) -> Iterator[Violation]:
+def _file_violations(files: Sequence[InputFile], reserved: frozenset[str]) -> Iterator[Violation]:
     directories = {parent for file in files for parent in parents(file.path)}
     tools_directories = {parent for path in reserved for parent in parents(path)}
     seen: set[str] = set()
     for index, file in enumerate(files):
         path = file.path
-        own = {path, *parents(path)}
-        problems = (
-            (path in seen, "is there twice"),
-            (path in directories, "is a file and also the directory of another file"),
-            (bool(own & set(reserved)) or path in tools_directories, "clashes with a file that the tool itself writes"),
-        )
-        problem = path_problem(path) or next((text for holds, text in problems if holds), None)
+        problem = path_problem(path)
+        if problem is None and path in seen:
+            problem = "is there twice"
+        if problem is None and path in directories:
+            problem = "is a file and also the directory of another file"
+        if problem is None and (path in tools_directories or not reserved.isdisjoint((path, *parents(path)))):
+            problem = "clashes with a file that the tool itself writes"
         if problem:
             yield _violation(f"/files/{index}/path", path, problem)
         seen.add(path)

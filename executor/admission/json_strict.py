@@ -41,9 +41,15 @@ class Refused(ValueError):
 def strict(text: str, max_depth: int) -> Any:  # noqa: ANN401
     """The value of strict JSON. Raises Refused; never RecursionError."""
     _refuse_depth(text, max_depth)
+    plain = _plain(text)
+    if plain:
+        try:
+            return _PLAIN.decode(text)
+        except ValueError:  # the reader below names what is wrong, and where
+            pass
     reader = _Reader()
     value = reader.value(text)
-    if reader.suspect or (not _plain(text) and _SURROGATE.search(text)):
+    if reader.suspect or (not plain and _SURROGATE.search(text)):
         found = tuple(islice(reader.violations(value), MAX_VIOLATIONS))
         if found:
             raise Refused(*found)
@@ -127,15 +133,16 @@ class _Reader:
         return made
 
     def _integer(self, text: str) -> int | _BadNumber:
-        if len(text) <= _MAX_INTEGER_CHARS and _SMALLEST <= (number := int(text)) <= _LARGEST:
-            return number
-        return self._bad("range", f"The number {brief(text, 40)} does not fit into 64 bits.")
+        try:
+            return _small(text)
+        except ValueError:
+            return self._bad("range", f"The number {brief(text, 40)} does not fit into 64 bits.")
 
     def _float(self, text: str) -> float | _BadNumber:
-        number = float(text)
-        if abs(number) != float("inf"):
-            return number
-        return self._bad("range", f"The number {brief(text, 40)} is too large.")
+        try:
+            return _finite(text)
+        except ValueError:
+            return self._bad("range", f"The number {brief(text, 40)} is too large.")
 
     def _constant(self, text: str) -> _BadNumber:
         return self._bad("nonFinite", f"{text} is not a JSON number.")
@@ -172,3 +179,31 @@ def _surrogates(path: _Path, text: str) -> Iterator[Violation]:
     except UnicodeEncodeError as error:
         message = f"Character {error.start} is a lone surrogate (\\u{ord(text[error.start]):04x}), not a character."
         yield Violation(pointer=pointer(path), keyword="surrogate", message=message)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise ValueError
+    return made
+
+
+def _small(text: str) -> int:
+    if len(text) <= _MAX_INTEGER_CHARS and _SMALLEST <= (number := int(text)) <= _LARGEST:
+        return number
+    raise ValueError
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if abs(number) == float("inf"):
+        raise ValueError
+    return number
+
+
+def _none(text: str) -> None:
+    raise ValueError(text)
+
+
+_PLAIN = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_small, parse_float=_finite, parse_constant=_none)
+"""Takes what the reader takes without a second look, and is made once."""

@@ -292,6 +292,30 @@ def demo() -> int:
     return asyncio.run(command())
 
 
+@commands.command()
+def bench(
+    *,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Less than a minute: fewer samples, and the near peers.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 also where a goal is missed.")] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, metavar="SECONDS", help="Measure for about so long; figures of few samples."),
+    ] = None,
+    output_dir: Annotated[Path, typer.Option(metavar="DIR", help="For bench.json, bench.md and two SVG plots.")] = Path(
+        "build"
+    ),
+    config: Config = None,
+) -> int:
+    """Measure this service beside the peers that this machine has; exit 1 where a call failed."""
+    from executor.bench.run import Choice
+    from executor.cli.bench import bench as command
+
+    choice = Choice(quick=quick, seconds=seconds, images_dir=_settings(config).images_dir)
+    return asyncio.run(command(choice, output_dir, strict=strict))
+
+
 def _settings(config: Path | None, **chosen: Any) -> "Settings":  # noqa: ANN401 - words of the command line
     from executor.settings import load
 

@@ -71,27 +71,19 @@ def _change(hint: Any) -> _Change | None:  # noqa: ANN401 - a type of any form
 
 def read(kind: type[T], message: Message, given: Mapping[str, Any] | None = None) -> T:
     """Raises Misconfigured for an enum value that this version does not know."""
-    names, of, changed = _getters(kind, type(message))
-    values = dict(zip(names, of(message), strict=True))
-    for name, get in changed:
-        values[name] = get(message)
-    if given:
-        values.update(given)
+    values = dict(given or {})
+    for name, get in _getters(kind, type(message)):
+        if name not in values:
+            values[name] = get(message)
     return kind(**values)
 
 
-def _got(kind: Any, wire: Any) -> "_Getters":  # noqa: ANN401 - a dataclass, a type of message
+def _got(kind: Any, wire: Any) -> tuple[tuple[str, _Change], ...]:  # noqa: ANN401 - a dataclass, a type of message
     descriptors = wire.DESCRIPTOR.fields_by_name
-    getters = {name: _getter(hint, descriptors[name]) for name, hint in _hints(kind).items() if name in descriptors}
-    plain = [name for name, get in getters.items() if isinstance(get, attrgetter)]
-    get = attrgetter(*plain) if plain else lambda _: ()
-    of = get if len(plain) != 1 else lambda message: (get(message),)
-    return tuple(plain), of, tuple((name, get) for name, get in getters.items() if name not in plain)
+    return tuple((name, _getter(hint, descriptors[name])) for name, hint in _hints(kind).items() if name in descriptors)
 
 
-_Getters = tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[tuple[str, _Change], ...]]
-"""The names of the fields that go as they are, what gets all of them at once, and what gets each of the others."""
-_getters: Callable[[Any, Any], _Getters] = cache(_got)
+_getters: Callable[[Any, Any], tuple[tuple[str, _Change], ...]] = cache(_got)
 
 
 def _getter(hint: Any, field: FieldDescriptor) -> _Change:  # noqa: ANN401 - a type of any form

@@ -48,6 +48,7 @@ _SAMPLE = wire.packed(
         "files": (),
     }
 )
+_SAMPLE_HERITAGE = wire.packed((("python3", "main.py"), BASE_ENVIRONMENT, None))
 
 
 def expect(control: "_socket.socket", word: bytes) -> None:
@@ -198,6 +199,7 @@ class _Heir:
                 os.dup2(fd, number)
                 os.close(fd)
             prepare()
+            self._adopt(_SAMPLE_HERITAGE)
         else:
             os.close(self._read)
 
@@ -219,6 +221,9 @@ class _Heir:
         os.close(self._read)
         if not order:
             os._exit(FAULT)
+        return self._adopt(order)
+
+    def _adopt(self, order: bytes) -> "wire.Plain":
         argv, environment, limits = wire.unpacked(order)
         if limits:
             rlimits.apply(limits)

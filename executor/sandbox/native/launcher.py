@@ -57,7 +57,6 @@ class Launcher:
         own_ids = plan.id_count - templates * self._block
         self._ids = identity.IdPool(plan.first_id, own_ids) if plan.id_count else None
         self._next_block = plan.first_id + own_ids
-        self._networks = namespaces.Networks()
         self._flags = namespaces.own_of_this_kernel()
         self._masked = mounts.what_to_mask()
         self._plans: dict[int, SandboxPlan] = {}
@@ -70,6 +69,10 @@ class Launcher:
         self._nurseries: dict[int, Nursery] = {}
         self._code = code
         self._running = True
+
+    def settle_in(self) -> None:
+        """In the namespaces in which it is to live. Raises OSError."""
+        self._networks = namespaces.Networks()
 
     def serve(self) -> None:
         self._poll.register(self._server, select.EPOLLIN)
@@ -350,6 +353,7 @@ def main(control: int) -> None:
             identity.enter_own_user_namespace()
         syscalls.unshare(syscalls.CLONE_NEWNS)
         stage.build(plan)
+        launcher.settle_in()
     except OSError as error:
         wire.say(server, "fault", str(error))
         sys.exit(init.FAULT)

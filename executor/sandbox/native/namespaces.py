@@ -85,6 +85,8 @@ class Networks:
     """
 
     def __init__(self) -> None:
+        """The caller gets an empty network of its own, in which it is at home. Raises OSError."""
+        syscalls.unshare(syscalls.CLONE_NEWNET)
         self._kept: list[Network] = []
         self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
