@@ -5,6 +5,7 @@ here imports gRPC at its top.
 """
 
 import asyncio
+import gc
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -234,6 +235,8 @@ async def listening(service: Service) -> AsyncIterator["Server"]:
         heartbeat_seconds=settings.heartbeat_seconds,
     )
     async with server:
+        gc.collect()
+        gc.freeze()  # what stays for good: to look through it again and again took 14 ms each time
         sweeping = asyncio.create_task(_sweep(service.outputs, settings.output_ttl_seconds, logger(__name__)))
         try:
             yield server

@@ -11,7 +11,7 @@ from executor.admission.deadline import within_deadline
 from executor.admission.input_files import check_files
 from executor.catalogue.catalogue import Catalogue
 from executor.catalogue.template import Rendered, render
-from executor.model.errors import InvocationCancelled, InvocationError
+from executor.model.errors import ErrorClass, ErrorDetail, InvocationCancelled, InvocationError
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
 from executor.model.outcome import Artifact, Outcome, Ran, State, Stream
@@ -26,6 +26,8 @@ from executor.stages import Approval, Capacity, Idempotency, Internal, Ledger, P
 
 LARGE_CHARACTERS = 32_768
 """Text beyond this is judged, or made fit to show, in a thread: the worst of a megabyte takes half a second."""
+MANY_FILES = 256
+"""More input files than these are judged in a thread too."""
 SILENCE = Stream()
 """Of a stream on which nothing was written."""
 
@@ -72,8 +74,9 @@ class Pipeline:
                 observer.started(tool.version)
                 outcome = await self._run(call, limits, queue_ms, observer, cancelled)
         except InvocationError as error:
+            echoed = await _echoed(invocation, error.detail)
             usage = outcomes.unspent(arrived=arrived, now=time.monotonic())
-            outcome = outcomes.failed(invocation, tool, error.detail, usage, echo(invocation.arguments_json))
+            outcome = outcomes.failed(invocation, tool, error.detail, usage, echoed)
         except InvocationCancelled:
             usage = outcomes.unspent(arrived=arrived, now=time.monotonic())
             outcome = outcomes.stopped(invocation, tool, State.CANCELLED, usage)
@@ -178,9 +181,18 @@ def _described(files: Sequence[tuple[CollectedFile, str]]) -> tuple[Artifact, ..
 
 async def _admitted(invocation: Invocation, tool: Tool, arrived: float) -> _Call:
     """Raises InvocationError for whatever the caller or its model must mend."""
-    if len(invocation.arguments_json) > LARGE_CHARACTERS:
+    if len(invocation.arguments_json) > LARGE_CHARACTERS or len(invocation.files) > MANY_FILES:
         return await asyncio.to_thread(_judged, invocation, tool, arrived)
     return _judged(invocation, tool, arrived)
+
+
+async def _echoed(invocation: Invocation, error: ErrorDetail) -> str | None:
+    """The arguments as received, where the model is to mend them."""
+    if error.error_class is not ErrorClass.INVALID_ARGUMENT:
+        return None
+    if len(invocation.arguments_json) > LARGE_CHARACTERS:
+        return await asyncio.to_thread(echo, invocation.arguments_json)
+    return echo(invocation.arguments_json)
 
 
 def _judged(invocation: Invocation, tool: Tool, arrived: float) -> _Call:

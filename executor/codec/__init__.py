@@ -19,6 +19,8 @@ from executor.v1 import executor_pb2 as pb
 
 ID_CHARS = 256
 """Longest name, version or call id that is taken."""
+MAX_FILES = 8192
+"""Input files of one call; as many as a workspace has inodes by default."""
 _TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
 _EVENTS = {"accepted": Accepted, "started": Started, "output": Output, "heartbeat": Heartbeat}
 
@@ -112,6 +114,8 @@ def invocation_from_wire(  # noqa: PLR0913 - what the message does not say
     given: dict[str, str] = {n: getattr(message, n) for n in ("version", "call_id", "trace_id") if message.HasField(n)}
     for name, text in {"tool": message.tool, **given}.items():
         _check_id(name, text)
+    if len(message.files) > MAX_FILES:
+        raise MalformedRequest("invocation.files", f"are {len(message.files)}; at most {MAX_FILES} are taken")
     if "trace_id" in given and not _TRACE_ID.fullmatch(given["trace_id"].lower()):
         raise MalformedRequest("invocation.trace_id", "is not a W3C trace id: 32 hex digits that are not all zero")
     return Invocation(

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from executor.model.errors import ErrorClass, ErrorDetail
+from executor.model.errors import ErrorDetail
 from executor.model.invocation import Invocation
 from executor.model.limits import Limits
 from executor.model.outcome import Artifact, Outcome, Ran, State, Stream
@@ -14,9 +14,7 @@ from executor.result.artifacts import media_type
 from executor.result.classify import classify
 
 
-def stopped(
-    invocation: Invocation, tool: Tool | None, state: State, usage: Usage, error: ErrorDetail | None = None
-) -> Outcome:
+def stopped(invocation: Invocation, tool: Tool | None, state: State, usage: Usage) -> Outcome:
     """The outcome of a call of which nothing ran."""
     return Outcome(
         invocation_id=invocation.invocation_id,
@@ -26,15 +24,13 @@ def stopped(
         tool=tool.name if tool else invocation.tool,
         tool_version=tool.version if tool else None,
         tool_digest=tool.digest if tool else None,
-        error=error,
         usage=usage,
     )
 
 
-def failed(invocation: Invocation, tool: Tool | None, error: ErrorDetail, usage: Usage, echo: str) -> Outcome:
+def failed(invocation: Invocation, tool: Tool | None, error: ErrorDetail, usage: Usage, echo: str | None) -> Outcome:
     """`echo`: the arguments as received, which come back where the model is to mend them."""
-    outcome = stopped(invocation, tool, State.FAILED, usage, error)
-    return replace(outcome, arguments_echo=echo) if error.error_class is ErrorClass.INVALID_ARGUMENT else outcome
+    return replace(stopped(invocation, tool, State.FAILED, usage), error=error, arguments_echo=echo)
 
 
 def conclude(  # noqa: PLR0913 - all that an outcome is made of

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor.codec import (
+    MAX_FILES,
     MalformedRequest,
     ToolOffer,
     event_from_wire,
@@ -216,6 +217,7 @@ def test_the_trace_id_of_the_metadata_stands_in_and_that_of_the_message_wins() -
         (pb.Invocation(tool="a", call_id="a\nb"), "invocation.call_id"),
         (pb.Invocation(tool="a", trace_id="g" * 32), "invocation.trace_id"),
         (pb.Invocation(tool="a", trace_id="0" * 32), "invocation.trace_id"),
+        (pb.Invocation(tool="a", files=[pb.InputFile()] * (MAX_FILES + 1)), "invocation.files"),
     ],
 )
 def test_what_is_malformed_as_a_whole_is_refused_by_field(message: pb.Invocation, field: str) -> None:

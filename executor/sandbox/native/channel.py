@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections import deque
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -54,6 +55,8 @@ class Channel:
         self._built: dict[int, asyncio.Future[tuple[int, int]]] = {}
         self._released: dict[int, asyncio.Future[None]] = {}
         self._to_release: list[int] = []
+        self._unsent: deque[bytes] = deque()
+        """What the launcher had no room for, in its order; it holds some hundred packets."""
         self._plans: dict[SandboxPlan, int] = {}
         self._plan_numbers = itertools.count()
         self._ready: asyncio.Future[None] | None = None
@@ -86,10 +89,14 @@ class Channel:
 
     async def build(self, number: int, plan: SandboxPlan) -> tuple[int, int]:
         """(control socket, pidfd) of a new sandbox. Raises LauncherDied, or OSError with the launcher's reason."""
+        order = wire.packed(("build", number, self._known(plan)))
         future = self._built[number] = asyncio.get_running_loop().create_future()
-        self._send(wire.packed(("build", number, self._known(plan))))
         try:
+            self._send(order)
             control, pidfd = await future
+        except LauncherDied:
+            self._built.pop(number, None)
+            raise
         except asyncio.CancelledError:
             _close_result(future)
             raise
@@ -117,8 +124,9 @@ class Channel:
         if plan not in self._plans:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
-            self._plans[plan] = next(self._plan_numbers) % MOST_PLANS
-            self._send(encode(("plan", self._plans[plan], plan)))
+            number = next(self._plan_numbers) % MOST_PLANS
+            self._send(encode(("plan", number, plan)))
+            self._plans[plan] = number
         return self._plans[plan]
 
     async def stop(self) -> None:
@@ -143,16 +151,40 @@ class Channel:
 
     def _hang_up(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        asyncio.get_running_loop().remove_writer(self._socket.fileno())
+        self._unsent.clear()
         self._socket.close()
         self._socket = None
 
     def _send(self, data: bytes) -> None:
+        """Now, or as soon as the launcher has room for it. Raises LauncherDied where it is known to be gone."""
         if self._socket is None:
             raise LauncherDied("the launcher is gone")
-        try:
-            wire.send(self._socket, data)
-        except OSError as error:
-            raise LauncherDied(str(error)) from error
+        self._unsent.append(data)
+        if len(self._unsent) == 1:
+            self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        while self._unsent:
+            try:
+                wire.send(self._socket, self._unsent[0])
+            except BlockingIOError:
+                asyncio.get_running_loop().add_writer(self._socket.fileno(), self._has_room)
+                return
+            except OSError as error:
+                self._hear()  # its last words
+                self._is_gone(LauncherDied(str(error)))
+                return
+            self._unsent.popleft()
+
+    def _has_room(self) -> None:
+        asyncio.get_running_loop().remove_writer(self._socket.fileno())
+        self._send_unsent()
+
+    def _is_gone(self, error: LauncherDied) -> None:
+        if self._socket is not None:
+            self._hang_up()
+            self._fail(error)
 
     def _hear(self) -> None:
         """As much as there is: a wake-up costs more than a packet."""
@@ -162,8 +194,7 @@ class Channel:
             except BlockingIOError:
                 return
             except OSError:
-                self._hang_up()
-                self._fail(LauncherDied("the launcher went away"))
+                self._is_gone(LauncherDied("the launcher went away"))
                 return
             self._take(data.decode(errors="surrogateescape"), fds)
 

@@ -124,8 +124,11 @@ class NativeSandbox:
         if left <= 0:
             self._end(Stop.CPU)
         elif not self._ended.done():
-            period = max(left / max(self._limits.cpu_cores, 1.0), CPU_PERIOD_SECONDS)
-            self._cpu_timer = self._loop.call_later(period, self._check_cpu)
+            self._cpu_timer = self._loop.call_later(self._cpu_period(left), self._check_cpu)
+
+    def _cpu_period(self, left: float) -> float:
+        """Until so much can have been used."""
+        return max(left / max(self._limits.cpu_cores, 1.0), CPU_PERIOD_SECONDS)
 
     def _end(self, stop: Stop | None) -> None:
         """The first cause counts."""
@@ -165,7 +168,7 @@ class NativeSandbox:
             readers.append(Reader(stdout, StreamName.STDOUT, meter, on_output, overflow))
             readers.append(Reader(stderr, StreamName.STDERR, meter, on_output, overflow))
             timers.append(self._loop.call_later(process.wall_seconds, self._end, Stop.WALL))
-            self._check_cpu()
+            self._cpu_timer = self._loop.call_later(self._cpu_period(self._limits.cpu_seconds), self._check_cpu)
             await self._ended
         finally:
             wall_ms = (time.monotonic() - began) * 1000

@@ -5,7 +5,7 @@ import pytest
 
 from executor.ingress.errors import Draining
 from executor.ingress.feed import SILENT
-from executor.ingress.registry import Registry
+from executor.ingress.registry import LOG_COUNT, LOG_SECONDS, Registry
 from executor.model.errors import Unavailable
 from executor.model.invocation import LOCAL, Invocation, Principal
 from executor.model.outcome import Outcome, State
@@ -136,3 +136,27 @@ async def test_a_drain_does_not_wait_longer_than_it_must() -> None:
     async with asyncio.timeout(5):
         await registry.drain(grace_seconds=600)
     assert (await caller).state is State.COMPLETED
+
+
+async def test_every_end_is_logged_once_and_at_the_latest_by_the_drain(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    work = Work()
+    work.free.set()
+    registry = Registry(work)
+    for number in range(3 * LOG_COUNT):
+        await outcome_of(registry, call(number))
+    await registry.drain(grace_seconds=0)
+    assert [str(record.msg).count("invocation ended") for record in caplog.records] == [1] * (3 * LOG_COUNT)
+
+
+async def test_an_end_is_logged_without_any_drain(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    work = Work()
+    work.free.set()
+    registry = Registry(work)
+    async with asyncio.TaskGroup() as group:
+        for number in range(2 * LOG_COUNT):
+            group.create_task(outcome_of(registry, call(number)))
+    async with asyncio.timeout(10):
+        while len(caplog.records) < 2 * LOG_COUNT:  # noqa: ASYNC110 - a log has no event to wait for
+            await asyncio.sleep(LOG_SECONDS)
