@@ -54,7 +54,8 @@ stubs: $(STAMP)  ## Generate executor/v1 from proto
 images: $(STAMP)  ## Build the sandbox images from Debian packages (needs apt-get, no root)
 	$(BIN)/python sandbox_images/build.py
 
-bench: $(STAMP)  ## Measure against the peers that this machine has
+bench: $(STAMP)  ## Measure against the peers that this machine has (QUICK=1: in less than a minute)
+	-@test $(VENV)/.bench -nt pyproject.toml || { $(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench && touch $(VENV)/.bench; }
 	$(BIN)/python benchmarks/bench.py
 
 wheel: $(STAMP)  ## Build the wheel and the source distribution into dist/

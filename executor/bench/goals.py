@@ -122,7 +122,7 @@ def _read(lines: Iterable[Line], quantity: Quantity) -> float | None:
         Figure.P50: figures.p50_ms,
         Figure.P99: figures.p99_ms,
         Figure.RATE: figures.rate,
-        Figure.CPU: line.cpu.total_ms if line.cpu else None,
+        Figure.CPU: line.cpu.total_ms if line.cpu and not line.cpu.drowned else None,
     }[quantity.figure]
 
 
@@ -134,6 +134,8 @@ def _line(lines: Iterable[Line], quantity: Quantity) -> Line | None:
 def _why(quantity: Quantity, evidence: Evidence) -> str:
     line = _line(evidence.lines, quantity)
     failure = line.figures.first_failure if line else None
+    if quantity.figure is Figure.CPU and line and line.cpu and line.cpu.drowned:
+        failure = "the kernel's threads were busy with the work of others; run it where nothing else runs"
     reason = failure or _reason(evidence.absences, quantity.peer, quantity.row) or "it was not measured"
     return f"{quantity} by {quantity.peer}: {reason}"
 
@@ -173,3 +175,8 @@ _RATIOS = (
     _at_most(2.0, Figure.CPU, "true", UNSHARE),
 )
 _SIZES = (_Size(BARE, 2.0), _Size(DATA_PYTHON, 8.0))
+
+
+def quantities() -> tuple[Quantity, ...]:
+    """All that goals are judged by, but for memory."""
+    return tuple(quantity for one in _RATIOS for quantity in (one.above, one.below))

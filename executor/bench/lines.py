@@ -16,6 +16,11 @@ class CpuCost:
     """Of it, what kernel threads did later: clean-up of namespaces, mounts and cgroups."""
     samples: int
 
+    @property
+    def drowned(self) -> bool:
+        """Whether kernel threads did more than the call itself: then it was mostly the work of others here."""
+        return self.kernel_threads_ms > self.total_ms / 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -45,7 +50,9 @@ class Parked:
     kind: str
     sandboxes: int
     pss_mib: float
-    """Proportional set size of one: what it shares with others is divided by their number."""
+    """Proportional set size of one: what it shares with others is divided by their number, and so falls with it."""
+    private_mib: float
+    """What one more takes: nobody shares it."""
 
 
 def with_costs(lines: Iterable[Line], costs: Mapping[tuple[str, str], CpuCost]) -> tuple[Line, ...]:

@@ -9,12 +9,13 @@ from itertools import repeat
 from executor.bench import cpu, orphans
 from executor.bench.figures import Block, Sample, figures
 from executor.bench.lines import Absence, CpuCost, Line
-from executor.bench.names import OURS, Gap
+from executor.bench.names import EVERYBODY, OURS, Gap
 from executor.bench.peer import CallFailed, Peer, bounded
 from executor.bench.plan import Cell, Plan, Probe, pauses, turns
 from executor.bench.rows import Row
 
 _WARM_CALLS = 2
+_LEFT_OUT = "a quick run leaves it out; run without --quick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,18 @@ class Measuring:
         self._seed = seed
         self._pauses = pauses(seed)
 
-    def absences(self, rows: Iterable[Row]) -> list[Absence]:
-        told = ((peer.name, row.name, peer.refuses(row)) for row in rows for peer in self._peers.values())
-        return [Absence(peer=peer, row=row, reason=reason) for peer, row, reason in told if reason]
+    def absences(self, rows: Iterable[Row], plan: Plan) -> list[Absence]:
+        """What peers cannot run, and what the plan does not ask them for."""
+        return [one for row in rows for one in self._absent(row, plan)]
+
+    def _absent(self, row: Row, plan: Plan) -> list[Absence]:
+        asked = {name for name in self._peers if plan.takes(name, row)}
+        if not asked:
+            return [Absence(peer=EVERYBODY, row=row.name, reason=_LEFT_OUT)]
+        told = (
+            (name, peer.refuses(row) or (None if name in asked else _LEFT_OUT)) for name, peer in self._peers.items()
+        )
+        return [Absence(peer=name, row=row.name, reason=reason) for name, reason in told if reason]
 
     async def warm_up(self, plan: Plan) -> None:
         """First times are not what is measured. A failure here comes again where it counts."""

@@ -7,6 +7,7 @@ What a template has borne is a sandbox too, in a pid namespace below that of the
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,12 +67,18 @@ async def parked(server: int) -> list[Parked]:
     while seen != (now := sandboxes(_processes(server), server)) and time.monotonic() < until:
         seen = now
         await asyncio.sleep(_LOOK_SECONDS)
-    kinds: dict[str, list[float]] = {}
+    kinds: dict[str, list[Mapping[str, float]]] = {}
     for first, pids in now.items():
-        kinds.setdefault(_kind(first, server), []).append(sum(map(_pss_mib, pids)))
+        kinds.setdefault(_kind(first, server), []).extend(sizes(_rollup(pid)) for pid in pids)
+    counts = Counter(_kind(first, server) for first in now)
     return [
-        Parked(kind=kind, sandboxes=len(sizes), pss_mib=sum(sizes) / len(sizes))
-        for kind, sizes in sorted(kinds.items())
+        Parked(
+            kind=kind,
+            sandboxes=counts[kind],
+            pss_mib=sum(one["Pss"] for one in found) / counts[kind],
+            private_mib=sum(one["Private_Clean"] + one["Private_Dirty"] for one in found) / counts[kind],
+        )
+        for kind, found in sorted(kinds.items())
     ]
 
 
@@ -82,9 +89,14 @@ def _kind(first: int, server: int) -> str:
     return DATA_PYTHON if _DATA_LIBRARY in Path("/proc", str(first), "maps").read_text() else PYTHON
 
 
-def _pss_mib(pid: int) -> float:
-    rollup = Path("/proc", str(pid), "smaps_rollup").read_text()
-    return next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1024
+def _rollup(pid: int) -> str:
+    return Path("/proc", str(pid), "smaps_rollup").read_text()
+
+
+def sizes(rollup: str) -> dict[str, float]:
+    """MiB by name, of a text as /proc/PID/smaps_rollup."""
+    lines = (line.split() for line in rollup.splitlines())
+    return {words[0].rstrip(":"): int(words[1]) / 1024 for words in lines if words[-1] == "kB"}
 
 
 def _processes(server: int) -> Iterator[Process]:

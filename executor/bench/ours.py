@@ -97,9 +97,7 @@ async def join(party: Party, rows: Iterable[Row], images_dir: Path) -> int:
 
 
 async def _settled(served: Served, rows: Iterable[Row]) -> dict[str, Outcome]:
-    """The last outcome of each row: from the pool, and forked from a template where it is a program of Python; or what
-    there was when the time was up.
-    """
+    """The last outcome of each row: of a sandbox made as it is to be, or of what there was when the time was up."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SETTLE_SECONDS
     outcomes: dict[str, Outcome] = {}
@@ -108,8 +106,7 @@ async def _settled(served: Served, rows: Iterable[Row]) -> dict[str, Outcome]:
             outcome = outcomes[row.name] = await served.ask(row)
             checked(row, outcome)
             prepared = outcome.isolation.prepared if outcome.isolation else ""
-            wanted = "+template" if row.program == "python3" else "pooled"
-            if wanted in prepared or loop.time() > until:
+            if prepared.startswith(row.prepared) or loop.time() > until:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
     return outcomes

@@ -75,7 +75,7 @@ class Plan:
 
 
 def full(rows: Iterable[Row]) -> Plan:
-    """About ten minutes on two cores, with every peer there."""
+    """About ten minutes on two cores that do nothing else, with every peer there."""
     rows = tuple(rows)
     light = [row for row in rows if row.depth is Depth.GOAL and not row.heavy]
     heavy = [row for row in rows if row.heavy]
@@ -85,7 +85,7 @@ def full(rows: Iterable[Row]) -> Plan:
     return Plan(
         cells=(
             *(_salvo(row, count, *salvos[count]) for row in light for count in IN_FLIGHT),
-            *(_loop(row, count, 1.5, rounds=2, seconds=25) for row in light for count in IN_FLIGHT),
+            *(_loop(row, count, 2.0, rounds=1, seconds=25) for row in light for count in IN_FLIGHT),
             *(_salvo(row, 1, 100, 50.0, others_every=10) for row in heavy),
             *(_salvo(row, count, 4, 15.0, peers=_FRESH, others_every=2) for row in heavy for count in crowds[1:]),
             *(_loop(row, count, 2.0, rounds=2, seconds=10, peers=_FRESH) for row in heavy for count in crowds),
@@ -95,7 +95,7 @@ def full(rows: Iterable[Row]) -> Plan:
             *(_loop(row, count, 1.5, rounds=1, seconds=5, peers=_NEAR) for row in short for count in IN_FLIGHT),
         ),
         probes=(
-            *(Probe(row=row, calls=40) for row in light),
+            *(Probe(row=row, calls=100) for row in light),
             *(Probe(row=row, calls=20, peers=_FRESH) for row in heavy),
         ),
     )
@@ -109,12 +109,12 @@ def quick(rows: Iterable[Row]) -> Plan:
     true = light[:1]
     return Plan(
         cells=(
-            *(_salvo(row, 1, 40, 7.0) for row in light),
-            *(_salvo(row, 1, 40, 5.0, peers=_FRESH, others_every=10) for row in heavy),
+            *(_salvo(row, 1, 30, 5.0) for row in light),
+            *(_salvo(row, 1, 40, 4.5, peers=_FRESH, others_every=10) for row in heavy),
             *(_loop(row, count, 1.0, rounds=1, seconds=3, peers=_NEAR) for row in true for count in (8, 32)),
             *(_loop(row, 8, 1.0, rounds=1, seconds=3, peers=_FRESH) for row in rows if row.depth is Depth.RATE),
         ),
-        probes=tuple(Probe(row=row, calls=20, peers=frozenset({OURS, UNSHARE})) for row in true),
+        probes=tuple(Probe(row=row, calls=100, peers=frozenset({OURS, UNSHARE})) for row in true),
     )
 
 

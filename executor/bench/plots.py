@@ -1,10 +1,11 @@
 """Two drawings as SVG: how latencies are distributed, and how the rate grows with the calls in flight. Pure."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from itertools import cycle
 
+from executor.bench import svg
 from executor.bench.figures import SPREAD
 from executor.bench.goals import GOAL_ROWS
 from executor.bench.lines import Line
@@ -22,7 +23,7 @@ _COLOURS = (
     "#52720c",
     "#333333",
 )
-_LEFT, _RIGHT, _WIDTH, _BAR = 120, 90, 860, 22
+_LEFT, _RIGHT, _BAR = 120, 90, 22
 _PANEL_HEIGHT = 260
 
 
@@ -60,80 +61,62 @@ def latency(lines: Iterable[Line]) -> str:
         if shown:
             parts.extend(_bars(row, shown, top))
             top += _BAR * len(shown) + 64
-    return _svg("Latency of a single call in ms: p1 to p99, box p25 to p75, mark p50", parts, top)
+    return svg.drawing("Latency of a single call in ms: p1 to p99, box p25 to p75, mark p50", parts, top)
 
 
 def _bars(row: str, lines: Sequence[Line], top: int) -> Iterator[str]:
     values = [max(value, 0.01) for line in lines for value in line.figures.spread_ms]
-    scale = _scale(values, _LEFT, _WIDTH - _RIGHT)
+    scale = _scale(values, _LEFT, svg.WIDTH - _RIGHT)
     bottom = top + 22 + _BAR * len(lines)
-    yield _text(10, top + 12, f"{row}", weight="bold")
+    yield svg.text(10, top + 12, f"{row}", weight="bold")
     for value in scale.decades:
-        yield _line((scale.at(value), top + 18), (scale.at(value), bottom), "#dddddd", 1)
-        yield _text(scale.at(value), bottom + 14, f"{value:g}", anchor="middle")
+        yield svg.line((scale.at(value), top + 18), (scale.at(value), bottom), "#dddddd", 1)
+        yield svg.text(scale.at(value), bottom + 14, f"{value:g}", anchor="middle")
     for number, line in enumerate(lines):
         colour = _COLOURS[0] if line.peer == OURS else _COLOURS[4]
         middle = top + 22 + _BAR * number + _BAR / 2
         spread = {percent: scale.at(max(ms, 0.01)) for percent, ms in zip(SPREAD, line.figures.spread_ms, strict=True)}
         box = (spread[25], middle - 6, max(1.0, spread[75] - spread[25]), 12.0)
-        yield _text(_LEFT - 8, middle + 4, line.peer, anchor="end")
-        yield _line((spread[1], middle), (spread[99], middle), colour, 1.5)
+        yield svg.text(_LEFT - 8, middle + 4, line.peer, anchor="end")
+        yield svg.line((spread[1], middle), (spread[99], middle), colour, 1.5)
         yield f'<rect x="{box[0]}" y="{box[1]}" width="{box[2]:.1f}" height="{box[3]}" fill="{colour}" opacity="0.55"/>'
-        yield _line((spread[50], middle - 8), (spread[50], middle + 8), colour, 2.5)
-        yield _text(spread[99] + 6, middle + 4, f"{line.figures.p50_ms or 0:.3g}")
+        yield svg.line((spread[50], middle - 8), (spread[50], middle + 8), colour, 2.5)
+        yield svg.text(spread[99] + 6, middle + 4, f"{line.figures.p50_ms or 0:.3g}")
 
 
 def rate(lines: Iterable[Line]) -> str:
     """A panel for each row: calls per second against calls in flight, a line for each peer."""
     loops = [one for one in lines if one.gap is Gap.NONE and one.figures.rate]
     rows = [row for row in dict.fromkeys(one.row for one in loops) if len({o.peer for o in loops if o.row == row}) > 1]
+    colours = dict(zip(dict.fromkeys(one.peer for one in loops), cycle(_COLOURS), strict=False))
     parts: list[str] = []
     top = 34
     for row in rows:
-        parts.extend(_curves(row, [line for line in loops if line.row == row], top))
+        parts.extend(_curves(row, [line for line in loops if line.row == row], top, colours))
         top += _PANEL_HEIGHT
-    return _svg("Calls per second in a closed loop, against calls in flight", parts, top)
+    return svg.drawing("Calls per second in a closed loop, against calls in flight", parts, top)
 
 
-def _curves(row: str, lines: Sequence[Line], top: int) -> Iterator[str]:
+def _curves(row: str, lines: Sequence[Line], top: int, colours: Mapping[str, str]) -> Iterator[str]:
     counts = sorted({line.in_flight for line in lines})
-    step = (_WIDTH - _LEFT - 2 * _RIGHT) / max(1, len(counts) - 1)
+    step = (svg.WIDTH - _LEFT - 2 * _RIGHT) / max(1, len(counts) - 1)
     across = {count: _LEFT + 20 + step * number for number, count in enumerate(counts)}
     bottom = top + _PANEL_HEIGHT - 50
     scale = _scale([line.figures.rate or 1 for line in lines], bottom, top + 24)
-    yield _text(10, top + 12, row, weight="bold")
+    yield svg.text(10, top + 12, row, weight="bold")
     for value in scale.decades:
-        yield _line((_LEFT, scale.at(value)), (_WIDTH - _RIGHT, scale.at(value)), "#dddddd", 1)
-        yield _text(_LEFT - 8, scale.at(value) + 4, f"{value:g}/s", anchor="end")
+        yield svg.line((_LEFT, scale.at(value)), (svg.WIDTH - _RIGHT, scale.at(value)), "#dddddd", 1)
+        yield svg.text(_LEFT - 8, scale.at(value) + 4, f"{value:g}/s", anchor="end")
     for count in counts:
-        yield _text(across[count], bottom + 16, str(count), anchor="middle")
-    names, last = list(dict.fromkeys(line.peer for line in lines)), -math.inf
-    curves = {
-        name: [(across[o.in_flight], scale.at(o.figures.rate or 1)) for o in lines if o.peer == name] for name in names
-    }
-    for name in sorted(names, key=lambda name: curves[name][-1][1]):
-        colour, curve = _COLOURS[names.index(name) % len(_COLOURS)], curves[name]
+        yield svg.text(across[count], bottom + 16, str(count), anchor="middle")
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for line in sorted(lines, key=lambda line: line.in_flight):
+        curves.setdefault(line.peer, []).append((across[line.in_flight], scale.at(line.figures.rate or 1)))
+    lowest: dict[float, float] = {}
+    for name, curve in sorted(curves.items(), key=lambda one: one[1][-1][1]):
+        (x_end, y_end), colour = curve[-1], colours[name]
         points = " ".join(f"{x:.1f},{y}" for x, y in curve)
         yield f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{3 if name == OURS else 1.5}"/>'
         yield from (f'<circle cx="{x:.1f}" cy="{y}" r="3" fill="{colour}"/>' for x, y in curve)
-        last = max(curve[-1][1], last + 13)  # labels do not cover each other
-        yield _text(curve[-1][0] + 8, last + 4, name, colour=colour)
-
-
-def _text(  # noqa: PLR0913 - what a text has
-    x: float, y: float, words: str, *, anchor: str = "start", weight: str = "normal", colour: str = "#222"
-) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {place} font-weight="{weight}" fill="{colour}">{escape(words)}</text>'
-
-
-def _line(start: tuple[float, float], end: tuple[float, float], colour: str, width: float) -> str:
-    places = f'x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}"'
-    return f'<line {places} stroke="{colour}" stroke-width="{width}"/>'
-
-
-def _svg(title: str, parts: Iterable[str], height: int) -> str:
-    size = f'width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
-    ground = '<rect width="100%" height="100%" fill="white"/>'
-    return "\n".join([head, ground, _text(10, 20, title, weight="bold"), *parts, "</svg>", ""])
+        lowest[x_end] = max(y_end, lowest.get(x_end, 0.0) + 13)  # labels do not cover each other
+        yield svg.text(x_end + 8, lowest[x_end] + 4, name, colour=colour)

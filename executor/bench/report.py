@@ -49,7 +49,13 @@ def as_json(report: Report) -> dict[str, Any]:
             if line.figures.parts_p50
         ],
         "idle_memory": [
-            {"kind": one.kind, "sandboxes": one.sandboxes, "pss_mib": _rounded(one.pss_mib)} for one in report.parked
+            {
+                "kind": one.kind,
+                "sandboxes": one.sandboxes,
+                "pss_mib": _rounded(one.pss_mib),
+                "private_mib": _rounded(one.private_mib),
+            }
+            for one in report.parked
         ],
         "absences": [{"peer": one.peer, "row": one.row, "reason": one.reason} for one in report.absences],
         "troubles": list(report.troubles),
@@ -163,8 +169,8 @@ def goals(verdicts: Iterable[Verdict]) -> Table:
 
 def idle_memory(parked: Iterable[Parked]) -> Table:
     return [
-        ["kind", "sandboxes", "PSS MiB"],
-        *([one.kind, str(one.sandboxes), _number(one.pss_mib)] for one in parked),
+        ["kind", "sandboxes", "PSS MiB", "private MiB"],
+        *([one.kind, str(one.sandboxes), _number(one.pss_mib), _number(one.private_mib)] for one in parked),
     ]
 
 

@@ -35,6 +35,8 @@ class Row:
     collect: tuple[str, ...] = ()
     artifacts: int = 0
     """Files that must come back."""
+    prepared: str = "pooled"
+    """How an outcome's `isolation.prepared` begins when our own service is ready for it."""
     image: str = HOST
     """Whose programs it runs, with every peer."""
     heavy: bool = False
@@ -78,6 +80,7 @@ ROWS = (
         arguments={"code": _PYTHON},
         argv=("python3", "-c", _PYTHON),
         stdout=b"1\n",
+        prepared="pooled+template:",
         depth=Depth.GOAL,
     ),
     Row(
@@ -86,6 +89,7 @@ ROWS = (
         arguments={"code": _GROUP_BY},
         argv=("python3", "-c", _GROUP_BY),
         stdout=f"key,sum,mean,max\n{_GROUPS}".encode(),
+        prepared="pooled+template:data",
         image=DATA,
         heavy=True,
         depth=Depth.GOAL,
@@ -96,6 +100,7 @@ ROWS = (
         arguments={"code": _IMPORT},
         argv=("python3", "-c", _IMPORT),
         stdout=b"1\n",
+        prepared="pooled+template:data",
         image=DATA,
         heavy=True,
         depth=Depth.RATE,

@@ -18,7 +18,7 @@ from executor.bench.names import DOCKER_EXEC, DOCKER_RUN, IDLE_MEMORY, LLM_SANDB
 from executor.bench.peer import Join, Party
 from executor.bench.plan import full, quick
 from executor.bench.report import Report
-from executor.bench.rows import ROWS
+from executor.bench.rows import ROWS, Depth
 
 SEED = 7
 ORPHAN_SECONDS = 5.0
@@ -55,7 +55,9 @@ async def bench(choice: Choice) -> Report:
             needed = {row.image for row in rows}
             party = Party(stack, Path(directory), {name: root for name, root in places.items() if name in needed})
             party.absences.extend(lacking)
-            server = await ours.join(party, plan.rows, choice.images_dir)
+            goal_rows = (row for row in plan.rows if row.depth is Depth.GOAL)
+            # Those once more at the end: their sandboxes are the ones that are parked then.
+            server = await ours.join(party, (*plan.rows, *goal_rows), choice.images_dir)
             parked = await _parked(party, server)
             await _gather(party, choice)
             measuring = Measuring(party.peers, SEED)
@@ -63,7 +65,7 @@ async def bench(choice: Choice) -> Report:
             lines = [line for cell in plan.cells for line in await measuring.cell(cell)]
             costs = await measuring.costs(plan.probes, plan.drain_seconds)
     measured = with_costs(lines, costs.by_peer_and_row)
-    absences = (*party.absences, *measuring.absences(plan.rows))
+    absences = (*party.absences, *measuring.absences(rows, plan))
     return Report(
         machine={**facts, "load_at_end": machine.load(), "seconds": round(time.monotonic() - began, 1)},
         posture=party.posture,

@@ -36,6 +36,10 @@ async def bench(choice: Choice, output_dir: Path, *, strict: bool) -> Exit:
         raise Unavailable(f"the service was not measured, because it does not do its work: {error}") from error
     write(report, output_dir)
     console.out(as_markdown(report))
+    return status(report, strict=strict)
+
+
+def status(report: Report, *, strict: bool) -> Exit:
     return Exit.NOT_OK if report.failed or (strict and report.missed) else Exit.OK
 
 

@@ -24,6 +24,7 @@ from executor.model.errors import InvocationError, Misconfigured, ServiceError
 
 if TYPE_CHECKING:
     from executor.app import MakeBackend
+    from executor.bench.peer import Join
     from executor.settings import Settings
 
 # ruff: noqa: PLC0415 - see above
@@ -40,6 +41,8 @@ class Wiring:
     """What the embedder of the command line may replace."""
 
     make_backend: "MakeBackend"
+    peers: "Sequence[Join]" = ()
+    """More of them for the benchmark."""
 
 
 commands = typer.Typer(
@@ -294,6 +297,7 @@ def demo() -> int:
 
 @commands.command()
 def bench(
+    context: typer.Context,
     *,
     quick: Annotated[
         bool, typer.Option("--quick", help="Less than a minute: fewer samples, and the near peers.")
@@ -312,7 +316,9 @@ def bench(
     from executor.bench.run import Choice
     from executor.cli.bench import bench as command
 
-    choice = Choice(quick=quick, seconds=seconds, images_dir=_settings(config).images_dir)
+    wiring: Wiring | None = context.obj
+    images_dir = _settings(config).images_dir
+    choice = Choice(quick=quick, seconds=seconds, images_dir=images_dir, also=wiring.peers if wiring else ())
     return asyncio.run(command(choice, output_dir, strict=strict))
 
 

@@ -26,6 +26,7 @@ async def test_death_by_a_signal_is_told_apart_from_every_exit(bench: Bench, pro
     assert (report.end, report.exit_code, report.signal, report.stop) == (End.SIGNALED, None, expected, None)
 
 
+@pytest.mark.not_of("native-template")  # there it is a Python program that finds it out
 @pytest.mark.parametrize("program", ["no-such-program", "/no/such/program", "/workspace/absent"])
 async def test_a_program_that_does_not_exist_is_not_found(bench: Bench, program: str):
     result = await bench.run((program, "argument"))
@@ -34,6 +35,7 @@ async def test_a_program_that_does_not_exist_is_not_found(bench: Bench, program:
     assert (result.stdout, result.stderr) == (b"", b"")
 
 
+@pytest.mark.not_of("native-template")  # there it is a Python program that finds it out
 async def test_a_file_without_the_executable_bit_is_not_executable(bench: Bench, programs: Programs):
     plain = InputFile(path="plain", content=programs.script("never"))
     result = await bench.run(("/workspace/plain",), files=(plain,))
@@ -42,6 +44,7 @@ async def test_a_file_without_the_executable_bit_is_not_executable(bench: Bench,
     assert (result.stdout, result.stderr) == (b"", b"")
 
 
+@pytest.mark.not_of("native-template")  # there it is a Python program that finds it out
 async def test_an_executable_file_that_is_no_program_is_not_executable(bench: Bench):
     garbage = InputFile(path="garbage", content=b"\x00\x01\x02 not a program", executable=True)
     report = (await bench.run(("/workspace/garbage",), files=(garbage,))).report

@@ -78,8 +78,8 @@ async def test_globs_choose_what_is_collected(
 
 
 async def test_excluded_files_are_neither_collected_nor_refused(bench: Bench, programs: Programs):
-    own = InputFile(path="main.py", content=b"code", internal=True)
-    result = await bench.run(programs.write(WRITTEN), files=(own,), collect=("*",), exclude=("main.py", "b.csv"))
+    own = InputFile(path="own.py", content=b"code", internal=True)
+    result = await bench.run(programs.write(WRITTEN), files=(own,), collect=("*",), exclude=("own.py", "b.csv"))
     assert collected(result) == {"a.txt": b"alpha"}
     assert result.collection.refused == ()
 

@@ -155,6 +155,7 @@ async def test_the_backend_knows_its_images_and_their_programs(backend: Backend)
     assert not backend.has_program("no-such-image", "cat")
 
 
+@pytest.mark.not_of("native-pooled")  # what is parked comes and goes meanwhile; the probes of a server count it
 async def test_a_closed_sandbox_leaves_nothing_behind_while_the_backend_runs_on(
     bench: Bench, programs: Programs, tmp_path: Path
 ):

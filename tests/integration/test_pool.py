@@ -10,6 +10,7 @@ import pytest
 from executor.model.limits import MIB, Limits
 from executor.model.run import End, Process, SandboxSpec, StreamName
 from executor.sandbox.native.backend import NativeBackend, NativeSettings
+from executor.sandbox.native.pool import PoolSettings
 from tests.support.backends import start_or_skip
 from tests.support.census import census, leaked
 
@@ -19,7 +20,7 @@ WAIT_SECONDS = 10
 @pytest.fixture
 async def backend(tmp_path) -> AsyncIterator[NativeBackend]:
     before = await asyncio.to_thread(census, str(tmp_path))
-    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool_size=2))
+    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool=PoolSettings(least=2, most=2), launchers=2))
     await start_or_skip(backend)
     yield backend
     await backend.stop()
@@ -58,6 +59,43 @@ async def test_the_first_call_finds_nothing_parked_and_the_next_one_does(backend
     sandbox = await backend.open(SandboxSpec(image="host", limits=Limits()))
     assert sandbox.number == waiting[0]
     await sandbox.close()
+
+
+async def test_an_outcome_tells_whether_its_sandbox_was_parked(backend):
+    prepared = []
+    for _ in range(2):
+        sandbox = await backend.open(SandboxSpec(image="host", limits=Limits()))
+        prepared.append(sandbox.isolation.prepared)
+        await sandbox.close()
+        await parked(backend, 2)
+    assert prepared == ["on_demand", "pooled"]
+
+
+async def test_a_kind_that_is_expected_serves_the_first_call_from_the_pool(backend):
+    spec = SandboxSpec(image="host", limits=Limits())
+    backend.expect([(spec, ("sh", "-c", "true"))])
+    await parked(backend, 2)
+    sandbox = await backend.open(spec)
+    assert sandbox.isolation.prepared == "pooled"
+    await sandbox.close()
+
+
+async def test_a_burst_finds_what_the_last_one_needed_and_nobody_gets_anothers(tmp_path):
+    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool=PoolSettings(least=1, most=16)))
+    await start_or_skip(backend)
+    spec = SandboxSpec(image="host", limits=Limits())
+    try:
+        first = [await backend.open(spec) for _ in range(6)]
+        for sandbox in first:
+            await sandbox.close()
+        waiting = await parked(backend, 6)
+        second = [await backend.open(spec) for _ in range(6)]
+        assert [sandbox.isolation.prepared for sandbox in second] == ["pooled"] * 6
+        assert {sandbox.number for sandbox in second} == set(waiting)
+        for sandbox in second:
+            await sandbox.close()
+    finally:
+        await backend.stop()
 
 
 async def test_a_parked_sandbox_serves_one_call_and_is_replaced_by_a_new_one(backend):

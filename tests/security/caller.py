@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -94,3 +94,15 @@ def program(name: str) -> str:
 def assert_completed(outcome: Outcome, exit_code: int = 0) -> None:
     said = f"{outcome.error}\n{outcome.stdout.text}\n{outcome.stderr.text}"
     assert (outcome.state, outcome.exit_code) == (State.COMPLETED, exit_code), said
+
+
+def prepared(outcome: Outcome) -> str:
+    """How its sandbox was made."""
+    assert outcome.isolation is not None, outcome.error
+    return outcome.isolation.prepared
+
+
+async def until(holds: Callable[[], bool], deadline_s: float) -> None:
+    async with asyncio.timeout(deadline_s):
+        while not holds():  # noqa: ASYNC110 - the world outside tells nobody when it changes
+            await asyncio.sleep(0.01)

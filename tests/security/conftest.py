@@ -1,5 +1,10 @@
-"""The setting of every probe: one real server, and the proof after each that it is healthy and that nothing is left."""
+"""The setting of every probe: one real server, and the proof after each that it is healthy and that nothing is left.
 
+Every probe runs in two ways: on a server as it is by default, where a sandbox may be parked ahead and its interpreter
+be a template's copy, and on one that makes each sandbox on demand and starts each interpreter.
+"""
+
+import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -10,12 +15,21 @@ import pytest_asyncio
 
 from executor.client import ExecutorClient
 from tests.security import serving, world
-from tests.security.caller import Caller, assert_completed
+from tests.security.caller import Caller, assert_completed, prepared
 from tests.security.serving import Server
+from tests.security.ways import WAYS, Way
 
 CATALOGUE = Path(__file__).parent / "tools"
 HOST_LACKS = "this host does not let this user limit"
 """What the server says when it refuses to start for want of a facility, and nothing else is wrong."""
+
+
+WARM_SECONDS = 20.0
+
+
+@pytest.fixture(scope="session", params=WAYS.values(), ids=WAYS)
+def way(request: pytest.FixtureRequest) -> Way:
+    return request.param
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +39,11 @@ def canary() -> str:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, canary: str) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, way: Way, canary: str) -> Iterator[Server]:
     """Where an ordinary user has no cgroup to limit with, the server refuses to start, and these tests cannot run."""
     try:
-        server = serving.start(tmp_path_factory.mktemp("server"), CATALOGUE, environment={"HOST_SECRET": canary})
+        environment = {"HOST_SECRET": canary, **way.environment}
+        server = serving.start(tmp_path_factory.mktemp("server"), CATALOGUE, environment=environment)
     except serving.NotServing as refusal:
         if os.geteuid() == 0 or os.environ.get("CI") or HOST_LACKS not in str(refusal):
             raise
@@ -36,8 +51,10 @@ def server(tmp_path_factory: pytest.TempPathFactory, canary: str) -> Iterator[Se
     cgroups = world.cgroup_directories(server.pid)
     try:
         yield server
+        unclaimed = world.unclaimed(server)
     finally:
         status = server.stop()
+    assert unclaimed == [], "more sandboxes wait for a call than the pool keeps"
     assert status == 0, f"SIGTERM ended the server with status {status}: {server.log}"
     assert [path for path in cgroups if Path(path).exists()] == [], "the server left its cgroups behind"
 
@@ -54,10 +71,15 @@ def caller(client: ExecutorClient) -> Caller:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def warm(server: Server) -> None:
-    """A first call has made whatever is made once."""
-    async with ExecutorClient(server.address) as client:
-        assert_completed(await Caller(client).python("print(1)"))
+async def warm(server: Server, way: Way) -> None:
+    """A first call has made whatever is made once, and sandboxes are prepared as they will be."""
+    async with ExecutorClient(server.address) as client, asyncio.timeout(WARM_SECONDS):
+        while True:
+            outcome = await Caller(client).python("print(1)")
+            assert_completed(outcome)
+            if prepared(outcome) == way.prepared:
+                return
+            await asyncio.sleep(world.POLL_SECONDS)
 
 
 @pytest.fixture(autouse=True)

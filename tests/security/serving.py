@@ -12,6 +12,8 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from executor.settings import load
+
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 HEALTH_SECONDS = 1.0
@@ -30,6 +32,10 @@ class Server:
     """Everything of it: `state`, `tmp` (its TMPDIR), `log`, `s.sock`."""
     channel: grpc.Channel
     """For health checks, open as long as the server runs, so that a check opens no connection of its own."""
+    pool_size: int
+    """Sandboxes that it keeps parked at most."""
+    pool_least: int
+    """And of each kind at least."""
 
     @property
     def pid(self) -> int:
@@ -69,9 +75,15 @@ class Server:
 
 
 def start(directory: Path, catalogue: Path, *options: str, environment: dict[str, str] | None = None) -> Server:
-    """Below `directory`, with `environment` on top of a small one. Raises NotServing."""
+    """Below `directory`, with `environment` on top of a small one, and the image `host` alone. Raises NotServing."""
     temporary = directory / "tmp"
     temporary.mkdir()
+    chosen = {
+        "HOME": str(directory),
+        "TMPDIR": str(temporary),
+        "EXECUTOR_IMAGES_DIR": str(directory / "images"),
+        **(environment or {}),
+    }
     address = f"unix:{directory / 's.sock'}"
     command = [sys.executable, "-m", "executor", "serve", "--listen", address]
     command += ["--state-dir", str(directory / "state"), "--catalogue", str(catalogue), *options]
@@ -81,10 +93,18 @@ def start(directory: Path, catalogue: Path, *options: str, environment: dict[str
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**_inherited(), "HOME": str(directory), "TMPDIR": str(temporary), **(environment or {})},
+            env={**_inherited(), **chosen},
             cwd=Path(__file__).parents[2],
         )
-    server = Server(process=process, address=address, directory=directory, channel=grpc.insecure_channel(address))
+    settings = load(environ=chosen)
+    server = Server(
+        process=process,
+        address=address,
+        directory=directory,
+        channel=grpc.insecure_channel(address),
+        pool_size=settings.pool_size,
+        pool_least=settings.pool_least,
+    )
     try:
         _wait(server)
     except BaseException:  # also an interrupt: the server is a process of its own and would live on

@@ -99,6 +99,9 @@ for place in ("/workspace", "/tmp", "/dev/shm"):
     os.symlink("plain", f"{place}/link")
 """
 LOOK = """
+import sys
+
+sys.dont_write_bytecode = True
 import hostile, os
 
 hostile.show({place: sorted(os.listdir(place)) for place in ("/workspace", "/tmp", "/dev/shm")})
@@ -349,7 +352,10 @@ async def test_names_of_every_kind_come_back_escaped_and_keep_none_of_the_others
         "\u00e4 \u6f22".encode(): "\u00e4 \u6f22",
         b"plain": "plain",
     }
-    code = "import hostile, os\nfor name in hostile.given():\n    os.close(os.open(bytes(name), 65, 0o600))"
+    code = (
+        "import sys\nsys.dont_write_bytecode = True\n"
+        "import hostile, os\nfor name in hostile.given():\n    os.close(os.open(bytes(name), 65, 0o600))"
+    )
 
     outcome = await caller.python(code, [list(name) for name in names], collect=["**"])
 

@@ -175,6 +175,9 @@ def seen(path):
 hostile.show({path: seen(path) for path in hostile.given()})
 """
 CRASH = """
+import sys
+
+sys.dont_write_bytecode = True
 import ctypes, hostile, os, resource
 
 def raised(which):
@@ -326,7 +329,8 @@ async def test_nothing_of_proc_and_sys_can_be_written(caller: Caller) -> None:
 
     seen = await caller.probe(WRITES, given)
 
-    assert {path: answer for path, answer in seen["named"].items() if answer not in ("ENOENT", "EROFS")} == {}
+    refused = ("ENOENT", "EROFS", "EACCES")  # what masks a file belongs to the host's root, so that is said first
+    assert {path: answer for path, answer in seen["named"].items() if answer not in refused} == {}
     assert seen["opened"] == []
     assert seen["count"] > 100
     assert seen["/sys"] == "ENOENT"

@@ -1,10 +1,11 @@
 """What a caller can do to the service: too much, too slowly, too late, or not at all any more."""
 
 import asyncio
+import itertools
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from executor.settings import default_slots
 from executor.v1 import executor_pb2 as pb
 from executor.v1 import executor_pb2_grpc as rpc
 from tests.security import world
-from tests.security.caller import Caller, assert_completed
+from tests.security.caller import Caller, assert_completed, until
 from tests.security.memory import MIB, growth
 from tests.security.serving import Server
 
@@ -208,12 +209,12 @@ async def test_calls_that_are_cancelled_before_they_run_leave_nothing(caller: Ca
 async def test_with_a_deadline_of_a_millisecond_nothing_is_started(caller: Caller, server: Server) -> None:
     """Probe 95: expired or 1 ms deadline."""
     request = pb.ExecuteRequest(invocation=pb.Invocation(tool="shell", arguments_json='{"command": "sleep 60"}'))
-    before = await sandboxes_made(caller, server)
+    first, before = await sandboxes_made(caller, server), await sandboxes_made(caller, server)
     async with stub(server) as service:
         for timeout_seconds in (0.001, 0.001, 0.001, 0.002, 0.003, 0.004, 0.0, -1.0):
             await assert_too_late(service, request, timeout_seconds)
 
-    assert await sandboxes_made(caller, server) == before + 1  # the one that the count itself takes
+    assert await sandboxes_made(caller, server) - before == before - first  # those that the count itself takes
 
 
 async def test_a_deadline_that_passes_in_the_queue_starts_nothing(caller: Caller, server: Server) -> None:
@@ -221,7 +222,7 @@ async def test_a_deadline_that_passes_in_the_queue_starts_nothing(caller: Caller
     async with AsyncExitStack() as stack:
         for _ in range(default_slots()):
             await stack.enter_async_context(caller.running(SLEEP, b"ready"))
-        before = set(sandboxes(server))
+        before = set(world.busy_sandboxes(server))
 
         for timeout_seconds in (0.3, 1.0):
             outcome = await caller.client.execute("shell", {"command": "sleep 60"}, timeout_seconds=timeout_seconds)
@@ -229,7 +230,7 @@ async def test_a_deadline_that_passes_in_the_queue_starts_nothing(caller: Caller
             assert (outcome.error.code, outcome.error.retryable) == (ErrorCode.TIMEOUT, True)
             assert "nothing ran" in outcome.error.message
 
-        assert set(sandboxes(server)) == before
+        assert set(world.busy_sandboxes(server)) == before
 
 
 NUL = "\0"
@@ -356,12 +357,6 @@ async def status_of(service: Any, request: pb.ExecuteRequest) -> grpc.StatusCode
     return None
 
 
-async def until(holds: Callable[[], bool], deadline_s: float) -> None:
-    async with asyncio.timeout(deadline_s):
-        while not holds():  # noqa: ASYNC110 - the world outside tells nobody when it changes
-            await asyncio.sleep(0.01)
-
-
 def running_processes(server: Server) -> list[psutil.Process]:
     """Of every sandbox whose program runs now: its init and all below."""
     inits = [psutil.Process(pid) for pid in world.busy_sandboxes(server)]
@@ -373,17 +368,24 @@ async def all_dead(tree: list[psutil.Process]) -> None:
     await until(lambda: not any(process.is_running() for process in tree), DEAD_SECONDS)
 
 
-def sandboxes(server: Server) -> list[int]:
-    """The numbers of those that are there now; the server counts them as it makes them."""
+def numbers_of_sandboxes(server: Server) -> list[int]:
+    """Of those that are there now; the server counts them as it makes them."""
     names = [path.name for path in Path(world.cgroup_directories(server.pid)[0]).iterdir() if path.is_dir()]
     return [int(name.removeprefix("sandbox-")) for name in names]
 
 
+OWN_LIMITS = itertools.count(1)
+
+
 async def sandboxes_made(caller: Caller, server: Server) -> int:
-    """How many there have ever been. To see it, one is used, so that each count alone adds one."""
-    assert_completed(await caller.shell("true"))
+    """How many there have ever been. To see it, one is made that no parked one could have been, and as many more as a
+    pool then parks: each count alone adds the same.
+    """
+    limits = {"tmp_bytes": 2 * MIB + next(OWN_LIMITS) * 4096}
+    async with caller.running(SLEEP, b"ready", limits=limits):
+        made = numbers_of_sandboxes(server)
     await asyncio.to_thread(world.calm, server)
-    return max(sandboxes(server))
+    return max(made + numbers_of_sandboxes(server))
 
 
 async def assert_too_late(service: Any, request: pb.ExecuteRequest, timeout_seconds: float) -> None:

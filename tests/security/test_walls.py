@@ -8,8 +8,9 @@ import pytest
 
 from executor.model.errors import ErrorCode
 from executor.model.outcome import State
-from tests.security.caller import Caller, assert_completed
+from tests.security.caller import Caller, assert_completed, prepared
 from tests.security.syscall_table import numbers
+from tests.security.ways import Way
 
 AS_ROOT = os.geteuid() == 0
 EVERYBODY_HAS = [
@@ -108,6 +109,12 @@ while True:
 """
 
 
+async def test_sandboxes_are_prepared_as_this_way_has_them(caller: Caller, way: Way) -> None:
+    """All other tests stand on it."""
+    assert prepared(await caller.python("print(1)")) == way.prepared
+    assert prepared(await caller.shell("true")) == way.prepared.partition("+")[0]
+
+
 async def test_a_lock_on_what_everybody_has_is_seen_by_no_other_sandbox(caller: Caller) -> None:
     async with caller.running(HOLD, b"held", EVERYBODY_HAS) as holder:
         assert await caller.probe(TRY, EVERYBODY_HAS) == []
@@ -136,13 +143,13 @@ async def test_the_init_is_out_of_the_programs_reach(caller: Caller, attempt: st
 
 async def test_a_program_may_still_order_its_own_processes(caller: Caller) -> None:
     code = (
-        "import os; os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)); os.nice(5);"
-        "os.sched_setaffinity(0, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, os.getpid(), 7);"
-        "print(os.getpriority(os.PRIO_PROCESS, 0))"
+        "import os; os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)); nice = os.nice(5);"
+        "os.sched_setaffinity(0, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, os.getpid(), nice + 2);"
+        "print(os.getpriority(os.PRIO_PROCESS, 0) - nice)"
     )
     outcome = await caller.python(code)
     assert_completed(outcome)
-    assert outcome.stdout.text == "7\n"
+    assert outcome.stdout.text == "2\n"
 
 
 async def test_spinners_that_would_starve_the_init_end_at_the_limit(caller: Caller) -> None:

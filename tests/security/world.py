@@ -1,8 +1,8 @@
 """What one server has in the world: taken before and after a test, equal means that nothing leaked.
 
 Counts only what belongs to that server, so that others on the same machine do not disturb it. Its outputs are left out:
-to keep them is what it is for. So is what its pool is made of, sandbox by sandbox: whatever has no process beside its
-init, with exactly the descriptors and directories of one, in pairs and no more of them than a full pool has.
+to keep them is what it is for. So is what its pool is made of, sandbox by sandbox: whatever waits for its call as a
+parked sandbox does, with exactly the descriptors and directories of one, and no more of them than a full pool has.
 """
 
 import os
@@ -17,19 +17,30 @@ from typing import Any
 
 import psutil
 
+from executor.sandbox.native.namespaces import KEPT_NETWORKS
+from executor.sandbox.native.pool import MAX_CLASSES, WINDOW_SECONDS
+from executor.sandbox.native.template import PARKED_NAME
 from tests.security.serving import Server
 
 SETTLE_SECONDS = 5.0
+REST_SECONDS = 4 * WINDOW_SECONDS
+"""For the pool to forget a demand: it remembers one for two windows, and looks once in each."""
 POLL_SECONDS = 0.02
+CALM_POLLS = 3
+"""So many looks in a row that find the same."""
 OUTPUTS = "outputs"
-POOL_SIZE = 2
-"""Of each class, by default."""
-MOST_PARKED = 4 * POOL_SIZE
+BEARS = PARKED_NAME.decode()
+"""Name of a template, and of each copy of it until its call comes."""
 PARKED = {
     "server": {"/workspace": 1, "/tmp": 1, "/dev/shm": 1, "anon_inode:[pidfd]": 1, "pipe": 3, "socket": 1},
-    "launcher": {"anon_inode:[pidfd]": 1},
+    "launcher": {"anon_inode:[pidfd]": 1, "mnt": 1},
+    "template": {"anon_inode:[pidfd]": 1},
 }
-"""Descriptors that a parked sandbox costs each of the two."""
+"""Descriptors that a parked sandbox costs the server, its launcher, and its template where it has one."""
+PARKED_NETWORK = "net"
+"""One more, in whoever gave birth to it; so is each network that is kept for a later sandbox."""
+COUNTER = re.compile(r".*/executor-\d+-[^/]*/sandbox-\d+/(.*)")
+"""A file of a sandbox's cgroup: the server holds one of each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +48,11 @@ class World:
     processes: frozenset[str]
     """`pid@start name` of the server's descendants, and of what lives in its cgroups."""
     unpooled: int
-    """Sandboxes without a program beyond what a pool holds."""
+    """Sandboxes without a program beyond what a full pool holds."""
     descriptors: frozenset[str]
-    """`process kind number` for the server and its launcher."""
+    """`process pid kind number` for the server, its launchers and its templates, without what is parked."""
     mounts: frozenset[str]
-    """In the launcher's namespace, and those of the server's that concern its directory."""
+    """In the launchers' and templates' namespaces, and those of the server's that concern its directory."""
     cgroups: frozenset[str]
     """Hierarchy and how many more directories than sandboxes."""
     network_namespaces: int
@@ -50,34 +61,89 @@ class World:
     """In its state and temporary directories."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandboxes:
+    """Pids of one server's, as the host counts."""
+
+    launchers: tuple[int, ...]
+    templates: tuple[int, ...]
+    parked: dict[int, int]
+    """Init -> the launcher or template that gave birth to it."""
+    heirs: frozenset[int]
+    """In a parked sandbox of a template: what is to become the program."""
+    busy: tuple[int, ...]
+    """Inits of all others that live."""
+
+    def parked_of(self, parent: int) -> int:
+        return sum(1 for one in self.parked.values() if one == parent)
+
+
+def sandboxes(pid: int) -> Sandboxes:
+    """Of the server `pid`."""
+    launchers = tuple(children([pid]))
+    templates = tuple(child for child in children(launchers) if name(child) == BEARS)
+    parked, heirs, busy = {}, set[int](), []
+    for parent in (*launchers, *templates):
+        for init in children([parent]):
+            if init in templates or _is_dead(init):
+                continue
+            below = children([init])
+            if not below or (parent in templates and [name(one) for one in below] == [BEARS]):
+                parked[init] = parent
+                heirs.update(below)
+            else:
+                busy.append(init)
+    return Sandboxes(launchers=launchers, templates=templates, parked=parked, heirs=frozenset(heirs), busy=tuple(busy))
+
+
 def world(server: Server) -> World:
-    below = _descendants(server.pid)
-    launchers = [process.pid for process in below if _parent(process.pid) == server.pid]
-    parked = [pid for pid in children(launchers) if not children([pid])]
+    return _world(server, sandboxes(server.pid))
+
+
+def _world(server: Server, found: Sandboxes) -> World:
     groups = [(base, [directory for directory, _, _ in os.walk(base)]) for base in cgroup_directories(server.pid)]
-    pids = {process.pid for process in below} | set(_members(groups))
+    pids = {process.pid for process in _descendants(server.pid)} | set(_members(groups))
+    parked = len(found.parked)
     return World(
-        processes=frozenset(_identity(pid) for pid in pids - set(parked)),
-        unpooled=max(len(parked) - MOST_PARKED, len(parked) % POOL_SIZE),
-        descriptors=frozenset(_descriptors(server.pid, launchers, len(parked))),
-        mounts=frozenset(_mounts(server, launchers)),
-        cgroups=frozenset(f"{base} {len(directories) - len(parked)}" for base, directories in groups),
-        network_namespaces=len(set(_network_namespaces(pids))) - len(parked),
+        processes=frozenset(_identity(pid) for pid in pids - {*found.parked} - found.heirs),
+        unpooled=max(0, parked - server.pool_size),
+        descriptors=frozenset(_descriptors(server.pid, found)),
+        mounts=frozenset(_mounts(server, found)),
+        cgroups=frozenset(f"{base} {len(directories) - parked}" for base, directories in groups),
+        network_namespaces=len(set(_network_namespaces(pids))) - parked,
         files=frozenset(_files(server)),
     )
 
 
 def calm(server: Server, deadline_s: float = SETTLE_SECONDS) -> World:
-    """Once it stays as it is for a moment and the pool is whole; at the deadline, whatever it is. Blocks."""
+    """Once it and the pool stay as they are for a moment; at the deadline, whatever it is. Blocks."""
     deadline = time.monotonic() + deadline_s
     pause = threading.Event()
-    seen = world(server)
-    while time.monotonic() < deadline:
+    seen: tuple[World, Sandboxes] | None = None
+    alike = 0
+    while True:
+        found = sandboxes(server.pid)
+        before, seen = seen, (_world(server, found), found)
+        alike = alike + 1 if before == seen and not seen[0].unpooled else 0
+        if alike >= CALM_POLLS - 1 or time.monotonic() >= deadline:
+            return seen[0]
         pause.wait(2 * POLL_SECONDS)
-        before, seen = seen, world(server)
-        if before == seen and not seen.unpooled:
-            break
-    return seen
+
+
+def unclaimed(server: Server, deadline_s: float = REST_SECONDS) -> list[int]:
+    """Inits that look parked and that the pool of a server at rest does not account for: it has as many of each kind as
+    it keeps at least. Empty as soon as there are none; at the deadline, all that look parked. Blocks.
+    """
+    deadline = time.monotonic() + deadline_s
+    pause = threading.Event()
+    while True:
+        parked = [*sandboxes(server.pid).parked]
+        kinds, odd = divmod(len(parked), server.pool_least) if server.pool_size else (0, len(parked))
+        if not odd and kinds <= MAX_CLASSES:
+            return []
+        if time.monotonic() >= deadline:
+            return parked
+        pause.wait(POLL_SECONDS)
 
 
 def difference(before: World, after: World) -> dict[str, list[str]]:
@@ -107,14 +173,9 @@ def settled(server: Server, before: World, deadline_s: float = SETTLE_SECONDS) -
     return {}
 
 
-def launcher_pid(server: Server) -> int:
-    """Of the one child that makes the sandboxes."""
-    return psutil.Process(server.pid).children()[0].pid
-
-
 def busy_sandboxes(server: Server) -> list[int]:
     """Of the init of each sandbox whose program runs now, as the host counts."""
-    return [pid for pid in children([launcher_pid(server)]) if children([pid])]
+    return [*sandboxes(server.pid).busy]
 
 
 def cgroup_directories(pid: int) -> list[str]:
@@ -140,9 +201,13 @@ def children(pids: Iterable[int]) -> list[int]:
     return [int(child) for pid in pids for child in _read(f"/proc/{pid}/task/{pid}/children").split()]
 
 
-def _parent(pid: int) -> int:
-    stat = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return int(stat[1]) if stat else 0
+def name(pid: int) -> str:
+    return _read(f"/proc/{pid}/comm").rstrip("\n")
+
+
+def _is_dead(pid: int) -> bool:
+    """A zombie: its parent is about to be told."""
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] in ([], ["Z"], ["X"])
 
 
 def _identity(pid: int) -> str:
@@ -153,32 +218,60 @@ def _identity(pid: int) -> str:
         return f"{pid} gone"
 
 
-def _descriptors(server_pid: int, launchers: list[int], parked_count: int) -> Iterator[str]:
-    for name, pid in (("server", server_pid), *(("launcher", pid) for pid in launchers)):
+def _descriptors(server_pid: int, found: Sandboxes) -> Iterator[str]:
+    for pid, costs in _costs(server_pid, found):
         kinds = _kinds(pid)
-        for kind, number in PARKED[name].items():
-            kinds[kind] -= number * parked_count
-        yield from (f"{name} {kind} {number}" for kind, number in kinds.items() if number)
+        kinds.subtract(costs)
+        if pid != server_pid:
+            kept = kinds.pop(PARKED_NETWORK, 0) - 1  # the one that it lives in itself
+            kinds["network beyond those that are kept"] = max(0, kept - KEPT_NETWORKS)
+        yield from (f"{name(pid)} {pid} {kind} {number}" for kind, number in kinds.items() if number)
+
+
+def _costs(server_pid: int, found: Sandboxes) -> Iterator[tuple[int, Counter[str]]]:
+    """Of each process, what its parked sandboxes cost it."""
+    parked = len(found.parked)
+    counters = Counter({kind: parked for kind in _kinds(server_pid) if kind.startswith("counter ")})
+    if any(Path(base, "cgroup.event_control").exists() for base in cgroup_directories(server_pid)):
+        counters["anon_inode:[eventfd]"] = parked
+    yield server_pid, _times(PARKED["server"], parked) + counters
+    below = Counter(found.parked.values())
+    for pid in found.launchers:
+        own = below[pid]
+        forked = sum(below[one] for one in found.templates if _parent(one) == pid)
+        yield pid, _times(PARKED["launcher"], own + forked) + Counter({PARKED_NETWORK: own})
+    for pid in found.templates:
+        yield pid, _times(PARKED["template"] | {PARKED_NETWORK: 1}, below[pid])
+
+
+def _times(costs: dict[str, int], number: int) -> Counter[str]:
+    return Counter({kind: cost * number for kind, cost in costs.items()})
+
+
+def _parent(pid: int) -> int:
+    stat = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(stat[1]) if stat else 0
 
 
 def _kinds(pid: int) -> Counter[str]:
-    """Of each kind of descriptor how many: the numbers of sockets and pipes are new each time."""
+    """Of each kind of descriptor how many: the numbers of sockets, pipes and sandboxes are new each time."""
     kinds: Counter[str] = Counter()
     directory = Path(f"/proc/{pid}/fd")
-    for name in os.listdir(directory):  # noqa: PTH208 - its own descriptor is closed again before we look
+    for number in os.listdir(directory):  # noqa: PTH208 - its own descriptor is closed again before we look
         try:
-            kinds[re.sub(r":\[\d+\]$", "", os.readlink(directory / name))] += 1  # noqa: PTH115 - not always a path
+            target = os.readlink(directory / number)  # noqa: PTH115 - not always a path
         except FileNotFoundError:
             continue
+        kinds[COUNTER.sub(r"counter \1", re.sub(r":\[\d+\]$", "", target))] += 1
     return kinds
 
 
-def _mounts(server: Server, launchers: list[int]) -> Iterator[str]:
+def _mounts(server: Server, found: Sandboxes) -> Iterator[str]:
     for line in _read(f"/proc/{server.pid}/mountinfo").splitlines():
         if str(server.directory) in line:
             yield f"server {line}"
-    for pid in launchers:
-        yield from (f"launcher {line}" for line in _read(f"/proc/{pid}/mountinfo").splitlines())
+    for pid in (*found.launchers, *found.templates):
+        yield from (f"{name(pid)} {pid} {line}" for line in _read(f"/proc/{pid}/mountinfo").splitlines())
 
 
 def _hierarchies() -> list[str]:

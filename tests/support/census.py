@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 
 MARKS = ("executor",)
+NAMES = ("executor-launch", "executor-bears")
 POLL_SECONDS = 0.02
 REAPERS = ("systemd", "init")
 """Names of those that adopt orphans, beside pid 1."""
@@ -47,7 +48,7 @@ def census(*marks: str) -> Census:
         cgroups=_cgroups(wanted, frozenset(process.pid for process in ours)),
         network_namespaces=frozenset(_network_namespaces(ours)),
         descriptors=frozenset(_descriptors().items()),
-        files=_files(wanted),
+        files=_files(wanted, frozenset(process.pid for process in ours)),
     )
 
 
@@ -98,9 +99,9 @@ def _our_processes() -> list[psutil.Process]:
 
 
 def _orphans() -> Iterator[psutil.Process]:
-    """Processes with our name whose parent is gone. One with a living parent is the business of that parent."""
+    """Live processes with our name whose parent is gone. One with a living parent is the business of that parent."""
     for process in psutil.process_iter():
-        if (_in_our_cgroup(process.pid) or _runs_our_code(process.pid)) and _is_adopted(process):
+        if (_in_our_cgroup(process.pid) or _runs_our_code(process.pid)) and _alive(process) and _is_adopted(process):
             yield process
 
 
@@ -117,9 +118,10 @@ def _in_our_cgroup(pid: int) -> bool:
 
 
 def _runs_our_code(pid: int) -> bool:
+    """By its command line, or by the name that a launcher, a template and what they bear give themselves."""
     argv = _read(f"/proc/{pid}/cmdline").split("\0")
-    return any(
-        word == "executor" or word.startswith("executor.") or "executor/sandbox/native/" in word for word in argv
+    return _read(f"/proc/{pid}/comm").rstrip("\n") in NAMES or any(
+        word == "executor" or word.startswith("executor.") for word in argv
     )
 
 
@@ -201,16 +203,23 @@ def _descriptors() -> Counter[str]:
     return found
 
 
-def _files(marks: tuple[str, ...]) -> frozenset[str]:
-    """Entries of the temporary directories whose name holds a mark."""
+def _files(marks: tuple[str, ...], ours: frozenset[int]) -> frozenset[str]:
+    """Entries of the temporary directories whose name holds a mark, without those that others were started with."""
     directories = {tempfile.gettempdir(), "/dev/shm", os.environ.get("XDG_RUNTIME_DIR", "/dev/shm")}
-    return frozenset(
+    found = {
         str(path)
         for directory in directories
         if Path(directory).is_dir()
         for path in Path(directory).iterdir()
         if any(mark in path.name for mark in marks)
-    )
+    }
+    return frozenset(found - _used_by_others(found, ours) if found else ())
+
+
+def _used_by_others(paths: set[str], ours: frozenset[int]) -> set[str]:
+    others = (process for process in psutil.process_iter() if process.pid not in ours | {os.getpid()})
+    words = [word for process in others for word in _argv(process)]
+    return {path for path in paths if any(f"{path}/" in f"{word}/" for word in words)}
 
 
 def _read(path: str) -> str:

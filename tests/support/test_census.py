@@ -4,13 +4,14 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import psutil
 import pytest
 
-from tests.support.census import Census, census, difference, processes_with, settled
+from tests.support.census import NAMES, Census, census, difference, processes_with, settled
 
 SLEEPER = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "executor.sleeper"]
 """Lives until its stdin is closed; prints a line once it runs."""
@@ -52,6 +53,19 @@ def test_an_orphan_is_found_where_it_is_ours(before: Census):
     assert settled(before) == {}
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_an_orphan_is_found_by_the_name_that_it_gave_itself(before: Census, name: str):
+    code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {name.encode()!r}); time.sleep(60.7)"
+    ours = orphan(sys.executable, "-c", code)
+    try:
+        deadline = time.monotonic() + 5
+        while not any(line.startswith(f"+ {ours.pid}@") for line in difference(before, census()).get("processes", ())):
+            assert time.monotonic() < deadline, "the orphan is not found"
+    finally:
+        ours.kill()
+    assert settled(before) == {}
+
+
 def test_a_descriptor_is_found(before: Census):
     with socket.socket():
         assert list(settled(before, 0.05)) == ["descriptors"]
@@ -73,6 +87,17 @@ def test_a_temporary_file_with_our_name_is_found(before: Census):
         found = difference(before, census())
         assert len(found["files"]) == 2
     assert settled(before) == {}
+
+
+def test_a_temporary_file_of_another_process_is_not_ours():
+    with TemporaryDirectory(prefix="executor-") as directory:
+        before = census()
+        stranger = orphan("/bin/sh", "-c", "sleep 60.5; :", directory)
+        try:
+            assert before.files - census().files == {directory}
+        finally:
+            for process in (*stranger.children(), stranger):
+                process.kill()
 
 
 def test_a_mark_is_looked_for_beside_our_name():

@@ -200,8 +200,9 @@ class Pool:
         try:
             sandbox = await self._make(one.kind)
         except InvocationError:  # the call that asks next makes its own, and is told why it cannot
-            self._classes.pop(one.kind, None)
-            self._lost.extend(one.parked)
+            if self._classes.get(one.kind) is one:
+                del self._classes[one.kind]
+                self._lost.extend(one.parked)
             return
         finally:
             one.making -= 1

@@ -1,7 +1,9 @@
-"""Limits, counters and directories of sandboxes, in the formats of v1 and v2, on trees of ordinary files."""
+"""Limits and counters of sandboxes, in the formats of v1 and v2, on trees of ordinary files."""
 
+import contextlib
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from executor.sandbox.native.cgroups import (
-    Cgroup,
+    CounterFiles,
     Counters,
-    OpenHierarchy,
     limits,
     remove_base,
     remove_sandboxes,
@@ -27,12 +28,26 @@ def hierarchy(base: Path, version: int = 2) -> Hierarchy:
     return Hierarchy(version=version, controllers=("memory",), base=str(base))
 
 
-def counters(tmp_path: Path, /, **files: str) -> Counters:
-    """Of the sandbox `s`; `__` in the name of a file stands for the dot."""
-    (tmp_path / "s").mkdir()
+def fill(group: Path, **files: str) -> None:
+    """`__` in the name of a file stands for the dot."""
+    group.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (tmp_path / "s" / name.replace("__", ".")).write_text(content)
-    return Counters([hierarchy(tmp_path)], "s")
+        (group / name.replace("__", ".")).write_text(content)
+
+
+Make = Callable[..., Counters]
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Iterator[Make]:
+    """Of the sandbox `s`, with these files."""
+    with contextlib.ExitStack() as opened:
+
+        def make(**files: str) -> Counters:
+            fill(tmp_path / "s", **files)
+            return opened.enter_context(contextlib.closing(Counters(CounterFiles([hierarchy(tmp_path)]), "s")))
+
+        yield make
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------
@@ -40,7 +55,7 @@ def counters(tmp_path: Path, /, **files: str) -> Counters:
 
 @given(memory=st.integers(1, 2**50), processes=st.integers(1, 10**6), cores=st.floats(0.001, 512))
 def test_every_limit_is_a_number_and_the_same_for_both_versions(memory: int, processes: int, cores: float) -> None:
-    values = limits(memory, processes, cores)
+    values = dict(limits(memory, processes, cores))
     assert values["memory.max"] == values["memory.limit_in_bytes"] == values["memory.memsw.limit_in_bytes"]
     assert values["memory.max"] == str(memory)
     assert values["memory.swap.max"] == "0"
@@ -49,118 +64,111 @@ def test_every_limit_is_a_number_and_the_same_for_both_versions(memory: int, pro
 
 
 def test_the_init_of_a_sandbox_is_not_one_of_its_processes() -> None:
-    assert limits(1, 8, 1)["pids.max"] == "9"
+    assert dict(limits(1, 8, 1))["pids.max"] == "9"
 
 
 # --- counters -------------------------------------------------------------------------------------------------------
 
 
-def test_processor_time_is_read_from_v2(tmp_path: Path) -> None:
-    found = counters(tmp_path, cpu__stat="usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 3\n")
+def test_processor_time_is_read_from_v2(counters: Make) -> None:
+    found = counters(cpu__stat="usage_usec 1500000\nuser_usec 1000000\nsystem_usec 500000\nnr_periods 3\n")
     assert found.cpu_seconds() == 1.5
 
 
-def test_processor_time_is_read_from_v1_which_has_other_things_in_a_file_of_that_name(tmp_path: Path) -> None:
-    found = counters(tmp_path, cpuacct__usage="250000000\n", cpu__stat="nr_periods 3\nnr_throttled 0\n")
+def test_processor_time_is_read_from_v1_which_has_other_things_in_a_file_of_that_name(counters: Make) -> None:
+    found = counters(cpuacct__usage="250000000\n", cpu__stat="nr_periods 3\nnr_throttled 0\n")
     assert found.cpu_seconds() == 0.25
 
 
 @pytest.mark.parametrize("file", ["memory__peak", "memory__max_usage_in_bytes"])
-def test_the_peak_of_memory_is_read_from_both_versions(tmp_path: Path, file: str) -> None:
-    assert counters(tmp_path, **{file: "1048576\n"}).peak_memory_bytes() == 1048576
+def test_the_peak_of_memory_is_read_from_both_versions(counters: Make, file: str) -> None:
+    assert counters(**{file: "1048576\n"}).peak_memory_bytes() == 1048576
 
 
-def test_the_peak_of_processes_does_not_count_the_init(tmp_path: Path) -> None:
-    assert counters(tmp_path, pids__peak="5\n").peak_processes() == 4
+def test_the_peak_of_processes_does_not_count_the_init(counters: Make) -> None:
+    assert counters(pids__peak="5\n").peak_processes() == 4
 
 
-def test_memory_kills_are_read_from_v2(tmp_path: Path) -> None:
+def test_memory_kills_are_read_from_v2(counters: Make) -> None:
     events = "low 0\nhigh 0\nmax 41\noom 1\noom_kill 3\noom_group_kill 1\n"
-    assert counters(tmp_path, memory__events=events).oom_kills() == 3
+    assert counters(memory__events=events).oom_kills() == 3
 
 
-def test_memory_kills_are_read_from_v1(tmp_path: Path) -> None:
+def test_memory_kills_are_read_from_v1(counters: Make) -> None:
     control = "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
-    assert counters(tmp_path, memory__oom_control=control).oom_kills() == 2
+    assert counters(memory__oom_control=control).oom_kills() == 2
 
 
-def test_a_refused_process_is_counted(tmp_path: Path) -> None:
-    assert counters(tmp_path, pids__events="max 7\n").pids_refused() == 7
+def test_a_refused_process_is_counted(counters: Make) -> None:
+    assert counters(pids__events="max 7\n").pids_refused() == 7
 
 
-def test_what_this_host_does_not_count_is_not_known_rather_than_nought(tmp_path: Path) -> None:
-    found = counters(tmp_path)
+def test_what_this_host_does_not_count_is_not_known_rather_than_nought(counters: Make) -> None:
+    found = counters()
     assert (found.cpu_seconds(), found.peak_memory_bytes(), found.peak_processes()) == (None, None, None)
     assert (found.oom_kills(), found.pids_refused(), found.processes()) == (0, 0, [])
 
 
 def test_counters_of_a_group_that_is_gone_are_not_known(tmp_path: Path) -> None:
-    assert Counters([hierarchy(tmp_path / "gone")], "s").cpu_seconds() is None
+    assert Counters(CounterFiles([hierarchy(tmp_path / "gone")]), "s").cpu_seconds() is None
 
 
-def test_v2_needs_no_event_for_memory(tmp_path: Path) -> None:
-    assert counters(tmp_path, memory__events="oom_kill 0\n").oom_events() == -1
+def test_counters_of_a_group_that_went_while_it_was_counted_are_not_known(tmp_path: Path, counters: Make) -> None:
+    found = counters(pids__peak="5\n")
+    shutil.rmtree(tmp_path / "s")
+    found.close()
+    assert found.peak_processes() is None
 
 
-def test_a_kernel_of_v2_kills_the_tree_by_itself(tmp_path: Path) -> None:
-    assert counters(tmp_path, cgroup__kill="").kill()
+def test_what_making_the_sandbox_took_is_not_its_calls(tmp_path: Path, counters: Make) -> None:
+    found = counters(cpuacct__usage="250000000\n")
+    found.begin()
+    fill(tmp_path / "s", cpuacct__usage="1000000000\n")
+    assert found.cpu_seconds() == 0.75
+
+
+def test_processor_time_that_was_never_counted_before_is_counted_from_nought(counters: Make) -> None:
+    found = counters()
+    found.begin()
+    assert found.cpu_seconds() is None
+
+
+def test_where_a_counter_is_is_found_out_once_for_all_sandboxes(tmp_path: Path) -> None:
+    for base in ("one", "other"):
+        (tmp_path / base / "s").mkdir(parents=True)
+    fill(tmp_path / "other" / "s", memory__peak="1\n")
+    fill(tmp_path / "other" / "t", memory__peak="2\n")
+    files = CounterFiles(hierarchy(tmp_path / base) for base in ("one", "other"))
+    with contextlib.closing(Counters(files, "s")) as s:
+        assert s.peak_memory_bytes() == 1
+    fill(tmp_path / "one" / "t", memory__peak="3\n")
+    with contextlib.closing(Counters(files, "t")) as t:
+        assert t.peak_memory_bytes() == 2
+
+
+def test_a_tree_that_is_killed_has_all_the_processor_time(tmp_path: Path, counters: Make) -> None:
+    found = counters(cpu__cfs_quota_us="100000\n", cpu__max="")
+    found.lift_cpu_rate()
+    assert (tmp_path / "s" / "cpu.max").read_text() == "max"
+    assert (tmp_path / "s" / "cpu.cfs_quota_us").read_text().startswith("-1")
+
+
+def test_v2_needs_no_event_for_memory(counters: Make) -> None:
+    assert counters(memory__events="oom_kill 0\n").oom_events() == -1
+
+
+def test_a_kernel_without_cgroup_kill_is_told_apart(tmp_path: Path) -> None:
+    with contextlib.closing(Counters(CounterFiles([hierarchy(tmp_path / "gone")]), "s")) as found:
+        assert not found.kill()
+
+
+def test_the_processes_of_a_tree_are_listed(counters: Make) -> None:
+    assert counters(cgroup__procs="7\n4711\n").processes() == [7, 4711]
+
+
+def test_a_kernel_of_v2_kills_the_tree_by_itself(tmp_path: Path, counters: Make) -> None:
+    assert counters(cgroup__kill="").kill()
     assert (tmp_path / "s" / "cgroup.kill").read_text() == "1"
-
-
-# --- one sandbox's directories --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[list[OpenHierarchy]]:
-    """One of v1, one of v2."""
-    made = []
-    for version in (1, 2):
-        (tmp_path / f"v{version}").mkdir()
-        made.append(OpenHierarchy.of(hierarchy(tmp_path / f"v{version}", version)))
-    yield made
-    for one in made:
-        os.close(one.directory)
-
-
-def test_a_sandbox_has_a_directory_in_each_hierarchy_until_it_is_removed(
-    tmp_path: Path, opened: list[OpenHierarchy]
-) -> None:
-    cgroup = Cgroup(opened, "s")
-    cgroup.make(limits(1, 1, 1))
-    assert (tmp_path / "v1" / "s").is_dir()
-    assert (tmp_path / "v2" / "s").is_dir()
-    assert cgroup.remove()
-    assert not (tmp_path / "v1" / "s").exists()
-    assert not (tmp_path / "v2" / "s").exists()
-    assert cgroup.remove(), "what is gone is gone"
-
-
-def test_a_limit_whose_file_a_hierarchy_does_not_have_is_left_to_another_one(
-    tmp_path: Path, opened: list[OpenHierarchy]
-) -> None:
-    cgroup = Cgroup(opened, "s")
-    cgroup.make({"memory.max": "1"})
-    assert list((tmp_path / "v1" / "s").iterdir()) == []
-
-
-def test_a_sandbox_is_born_into_its_group_of_v2(tmp_path: Path, opened: list[OpenHierarchy]) -> None:
-    cgroup = Cgroup(opened, "s")
-    cgroup.make({})
-    into = cgroup.into()
-    try:
-        assert os.path.samestat(os.fstat(into), (tmp_path / "v2" / "s").stat())
-        assert not os.get_inheritable(into)
-    finally:
-        os.close(into)
-
-
-def test_without_v2_a_sandbox_is_attached_after_its_birth(tmp_path: Path, opened: list[OpenHierarchy]) -> None:
-    cgroup = Cgroup(opened[:1], "s")
-    cgroup.make({})
-    (tmp_path / "v1" / "s" / "cgroup.procs").write_text("")
-    assert cgroup.into() == -1
-    cgroup.attach(4711)
-    assert (tmp_path / "v1" / "s" / "cgroup.procs").read_text() == "4711"
 
 
 # --- what dead servers left -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ import sys
 
 PROGRAM = """
 import os, sys
-from benchmarks.harness import orphans
+from executor.bench import orphans
 
 orphans.adopt()
 reading, writing = os.pipe()

@@ -1,6 +1,6 @@
 import os
 
-from benchmarks.harness.cpu import Process, Reading, descendants, parse, read
+from executor.bench.cpu import Process, Reading, descendants, parse, read
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 

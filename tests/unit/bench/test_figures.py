@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness.figures import PARTS, REST, Block, Sample, figures, percentile
+from executor.bench.figures import REST, SPREAD, TOTAL, Block, Sample, figures, percentile
 
 LATENCIES = st.lists(st.floats(min_value=0, max_value=1e6), min_size=1)
 PERCENTS = st.floats(min_value=0, max_value=100)
@@ -59,9 +59,25 @@ def test_where_all_calls_failed_there_is_no_latency():
 
 
 def test_what_the_parts_do_not_tell_is_the_rest():
-    parts = dict(zip(PARTS, (1.0, 2.0, 3.0, 4.0), strict=True))
+    parts = {"queue_ms": 1.0, "wall_ms": 9.0}
     found = figures([Block(samples=(Sample(latency_ms=12.5, parts=parts),), seconds=1)])
     assert found.parts_p50 == {**parts, REST: 2.5}
+
+
+def test_where_the_server_tells_its_own_time_the_rest_is_what_lies_outside_of_it():
+    parts = {"wall_ms": 9.0, TOTAL: 11.0}
+    found = figures([Block(samples=(Sample(latency_ms=12.5, parts=parts),), seconds=1)])
+    assert found.parts_p50 == {**parts, REST: 1.5}
+
+
+def test_a_part_that_only_some_calls_tell_has_the_median_of_those():
+    samples = (Sample(latency_ms=1, parts={"a_ms": 1.0}), Sample(latency_ms=1, parts={"a_ms": 1.0, "new_ms": 0.5}))
+    assert figures([Block(samples=samples, seconds=1)]).parts_p50["new_ms"] == 0.5
+
+
+def test_the_spread_has_a_value_for_each_of_its_percentiles():
+    found = figures([block(*range(1, 101))])
+    assert found.spread_ms == SPREAD
 
 
 def test_a_peer_that_tells_no_parts_has_none():

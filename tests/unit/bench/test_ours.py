@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.harness.ours import checked
-from benchmarks.harness.peer import CallFailed
-from benchmarks.harness.rows import Row
+from executor.bench.ours import checked
+from executor.bench.peer import CallFailed
+from executor.bench.rows import Row
 from executor.model.errors import ErrorCode, ErrorDetail
 from executor.model.outcome import Artifact, Outcome, State, Stream
 from executor.model.run import Usage
@@ -23,6 +23,12 @@ FILE = Artifact(path="a", size_bytes=1, sha256="0", media_type="text/plain", ref
 
 def test_a_good_outcome_gives_its_parts():
     assert checked(ROW, GOOD) == {"queue_ms": 1.0, "setup_ms": 2.0, "wall_ms": 3.0, "teardown_ms": 4.0}
+
+
+def test_every_time_that_the_outcome_tells_is_a_part_but_for_processor_time():
+    told = checked(ROW, replace(GOOD, usage=replace(GOOD.usage, admission_ms=0.25, total_ms=12.0)))
+    assert (told["admission_ms"], told["total_ms"]) == (0.25, 12.0)
+    assert "cpu_ms" not in told
 
 
 @pytest.mark.parametrize(
