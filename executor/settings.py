@@ -103,7 +103,7 @@ class Settings(BaseModel):
 
     pool_size: int = Field(default=32, ge=0, le=1024)
     """Sandboxes kept ready in all; 0 makes each one on demand. How many of them there are follows demand."""
-    pool_least: int = Field(default=2, ge=0, le=256)
+    pool_least: int = Field(default=4, ge=0, le=256)
     """Of each kind that was asked for lately, and of each that the catalogue's tools ask for by themselves."""
     pool_refill_per_second: Seconds = 400.0
     """Made ahead at most."""

@@ -26,7 +26,7 @@ async def backend(tmp_path, request) -> AsyncIterator[NativeBackend]:
     await start_or_skip(backend)
     yield backend
     await backend.stop()
-    assert await asyncio.to_thread(leaked, before) == {}
+    assert await asyncio.to_thread(leaked, before, WAIT_SECONDS) == {}
 
 
 async def run(backend: NativeBackend, *argv: str) -> End:

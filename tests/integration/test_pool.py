@@ -20,11 +20,11 @@ WAIT_SECONDS = 10
 @pytest.fixture
 async def backend(tmp_path) -> AsyncIterator[NativeBackend]:
     before = await asyncio.to_thread(census, str(tmp_path))
-    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool=PoolSettings(least=2, most=2), launchers=2))
+    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool=PoolSettings(least=2, most=2), templates=False))
     await start_or_skip(backend)
     yield backend
     await backend.stop()
-    assert await asyncio.to_thread(leaked, before) == {}
+    assert await asyncio.to_thread(leaked, before, WAIT_SECONDS) == {}
 
 
 async def run(backend: NativeBackend, script: str, limits: Limits | None = None) -> tuple[bytes, float]:
@@ -81,7 +81,7 @@ async def test_a_kind_that_is_expected_serves_the_first_call_from_the_pool(backe
 
 
 async def test_a_burst_finds_what_the_last_one_needed_and_nobody_gets_anothers(tmp_path):
-    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool=PoolSettings(least=1, most=16)))
+    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool=PoolSettings(least=1, most=16), templates=False))
     await start_or_skip(backend)
     spec = SandboxSpec(image="host", limits=Limits())
     try:

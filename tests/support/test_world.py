@@ -46,7 +46,7 @@ while True:
     signal.pause()
 """
 CHILD = "\nif os.fork() == 0:\n    libc.prctl(1, signal.SIGKILL)\n    "
-BUSY = f"{CHILD}if os.fork() == 0:\n        libc.prctl(1, signal.SIGKILL)\n        libc.prctl(15, b'program')\n    signal.pause()"
+BUSY = f"{CHILD}if os.fork() == 0:\n        begin(b'program')\n    signal.pause()"
 IDLE = f"{CHILD}signal.pause()"
 OPENED = "kept.append(os.open('/dev/zero', os.O_RDONLY))"
 WATCHED = "kept.append(os.pidfd_open(os.getpid()))"

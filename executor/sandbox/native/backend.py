@@ -34,6 +34,8 @@ DEGRADABLE = {
 
 
 MAX_LAUNCHERS = 4
+NEXT_TO_NOTHING = 2
+"""Sandboxes that a launcher is asked for before another one is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class NativeBackend:
         self._missing: dict[str, str] = {}
         self._open: dict[NativeSandbox, tuple[Channel, Kind]] = {}
         self._in_use: set[NativeSandbox] = set()
-        self._pool = Pool(self._make, settings.pool, makers=2 * settings.launchers)
+        self._pool = Pool(self._make, settings.pool, makers=settings.launchers)
         self._reaper = Reaper(self._clear)
         self._seccomp = b""
         self._launching = asyncio.Lock()
@@ -234,9 +236,14 @@ class NativeBackend:
     def _bearer(self, image: str, template: str) -> Channel | None:
         return next((channel for channel in self._channels if channel.has_template(image, template)), None)
 
+    def _least_busy(self) -> Channel:
+        """The first one that has next to nothing to do: sandboxes of one launcher have its memory in common."""
+        idle = (channel for channel in self._channels if channel.building < NEXT_TO_NOTHING)
+        return next(idle, None) or min(self._channels, key=lambda channel: channel.building)
+
     async def _make(self, kind: Kind) -> NativeSandbox:
         number = next(self._numbers)
-        channel = min(self._channels, key=lambda channel: channel.building)
+        channel = self._least_busy()
         if kind.template:
             channel = self._bearer(kind.spec.image, kind.template) or channel
         try:

@@ -260,7 +260,7 @@ def _spawn(control: int) -> "subprocess.Popen[bytes]":
         stdout=subprocess.DEVNULL,
         pass_fds=(control,),
         start_new_session=True,
-        env={"PATH": os.defpath},
+        env={"PATH": os.defpath, "LD_BIND_NOW": "1"},  # otherwise each fork looks its symbols up again
         cwd="/",
     )
 

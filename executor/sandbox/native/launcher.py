@@ -72,12 +72,15 @@ class Launcher:
 
     def settle_in(self) -> None:
         """In the namespaces in which it is to live. Raises OSError."""
+        for image in self._plan.images:
+            image.files, image.links = {}, {}  # they lie in the stage now; here each sandbox would hold them
         self._networks = namespaces.Networks()
 
     def serve(self) -> None:
         self._poll.register(self._server, select.EPOLLIN)
         self._start_templates()
         gc.collect()
+        syscalls.trim_memory()
         gc.freeze()  # a collection would copy what sandboxes share with this process
         gc.disable()
         wire.say(self._server, "ready", os.getpid())

@@ -47,7 +47,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSettings:
-    least: int = 2
+    least: int = 4
     """Kept of each kind that was asked for lately."""
     most: int = 32
     """Kept in all; 0 keeps none, and every sandbox is made on demand."""

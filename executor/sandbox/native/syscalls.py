@@ -14,6 +14,8 @@ _mount = _libc.mount
 _mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _prctl = _libc.prctl
 _prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_umount2, _unshare, _setns = _libc.umount2, _libc.unshare, _libc.setns  # found once, not in every sandbox again
+_CapabilityHeader, _CapabilityData, _Action = ctypes.c_uint32 * 2, ctypes.c_uint32 * 6, ctypes.c_uint64 * 4
 
 _X86_64 = {"pivot_root": 155, "seccomp": 317, "capset": 126, "rt_sigaction": 13}
 _AARCH64 = {"pivot_root": 41, "seccomp": 277, "capset": 91, "rt_sigaction": 134}
@@ -116,7 +118,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str = ""
 
 
 def unmount(target: str, flags: int) -> None:
-    _checked(_libc.umount2(os.fsencode(target), flags), f"umount2 {target}")
+    _checked(_umount2(os.fsencode(target), flags), f"umount2 {target}")
 
 
 def make_read_only(path: str, attributes: int = MOUNT_ATTR_NODEV, *, recursive: bool = True) -> None:
@@ -138,12 +140,12 @@ def pivot_root(new_root: str, put_old: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    _checked(_libc.unshare(flags), f"unshare {flags:#x}")
+    _checked(_unshare(flags), f"unshare {flags:#x}")
 
 
 def enter(namespace: int, kind: int) -> None:
     """`namespace`: a descriptor of one; `kind`: its CLONE_NEW flag."""
-    _checked(_libc.setns(namespace, kind), f"setns {kind:#x}")
+    _checked(_setns(namespace, kind), f"setns {kind:#x}")
 
 
 def clone(flags: int, exit_signal: int, cgroup: int = -1) -> tuple[int, int]:
@@ -169,6 +171,12 @@ def name_process(name: bytes) -> None:
     prctl(PR_SET_NAME, ctypes.addressof(text))
 
 
+def trim_memory() -> None:
+    """Gives the kernel back what libc keeps for later, where libc can."""
+    if hasattr(_libc, "malloc_trim"):
+        _libc.malloc_trim(0)
+
+
 def drop_bounding_set() -> None:
     """Every capability that this kernel has."""
     capability = 0
@@ -177,8 +185,8 @@ def drop_bounding_set() -> None:
 
 
 def clear_capabilities() -> None:
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    nothing = (ctypes.c_uint32 * 6)()
+    header = _CapabilityHeader(0x20080522, 0)
+    nothing = _CapabilityData()
     _checked(_syscall(NUMBERS["capset"], ctypes.byref(header), ctypes.byref(nothing)), "capset")
 
 
@@ -196,7 +204,7 @@ def call(number: int, *arguments: int) -> int:
 
 def ignore(signal: int) -> None:
     """For those that libc keeps for itself, and does not let anybody set. Raises OSError."""
-    action = (ctypes.c_uint64 * 4)(_SIG_IGN, 0, 0, 0)
+    action = _Action(_SIG_IGN, 0, 0, 0)
     _checked(_syscall(NUMBERS["rt_sigaction"], signal, ctypes.byref(action), None, 8), "rt_sigaction")
 
 
