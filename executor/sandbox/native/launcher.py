@@ -73,7 +73,7 @@ class Launcher:
     def settle_in(self) -> None:
         """In the namespaces in which it is to live. Raises OSError."""
         for image in self._plan.images:
-            image.files, image.links = {}, {}  # they lie in the stage now; here each sandbox would hold them
+            vars(image).update(files={}, links={})  # they lie in the stage now; here each sandbox would hold them
         self._networks = namespaces.Networks()
 
     def serve(self) -> None:
