@@ -34,6 +34,8 @@ DEGRADABLE = {
 
 
 MAX_LAUNCHERS = 4
+BIRTH_SECONDS = 10.0
+"""For a template, which is a program of its image and may do as it likes, to bear a sandbox."""
 NEXT_TO_NOTHING = 2
 """Sandboxes that a launcher is asked for before another one is."""
 
@@ -247,7 +249,11 @@ class NativeBackend:
         if kind.template:
             channel = self._bearer(kind.spec.image, kind.template) or channel
         try:
-            control, pidfd = await self._build(channel, number, self._plan(kind))
+            async with asyncio.timeout(BIRTH_SECONDS if kind.template else None):
+                control, pidfd = await self._build(channel, number, self._plan(kind))
+        except TimeoutError:
+            self._reaper.expect(channel.release(number))
+            raise _unavailable(f"the template {kind.template} did not answer in {BIRTH_SECONDS:g} s") from None
         except (OSError, LauncherDied, Unavailable) as error:
             raise _unavailable(f"the sandbox could not be made: {error}") from error
         except asyncio.CancelledError:

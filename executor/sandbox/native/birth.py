@@ -71,9 +71,14 @@ def _inside(birth: Birth, control: "_socket.socket") -> "wire.Plain":
         ("filter system calls", lambda: syscalls.load_seccomp(birth.seccomp)),
     )
     for name, step in steps:
-        try:
-            step()
-        except OSError as error:
-            wire.say(control, "fault", f"could not {name}: {error.strerror or error}")
-            os._exit(init.FAULT)
-    return init.serve(control, birth.environment, prepare=birth.prepare)
+        _tried(control, name, step)
+    parked = lambda: init.serve(control, birth.environment, prepare=birth.prepare)  # noqa: E731 - like the steps
+    return _tried(control, "wait for its command", parked)
+
+
+def _tried(control: "_socket.socket", name: str, step: "Callable[[], wire.Plain]") -> "wire.Plain":
+    try:
+        return step()
+    except OSError as error:
+        wire.say(control, "fault", f"could not {name}: {error.strerror or error}")
+        os._exit(init.FAULT)

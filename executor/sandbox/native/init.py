@@ -5,6 +5,7 @@ it. When it has reported it ends, and the kernel kills all that is left in its p
 launcher and by templates: builtin modules and ctypes only.
 """
 
+import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`
 import errno
 import os
 import time
@@ -70,6 +71,7 @@ def serve(
         for fd in (stdin[1], stdout[0], stderr[0], control.detach()):
             os.close(fd)
         return heir.wait()
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # which PID 1 does not hear: CPython's handler would end it
     places = tuple(os.open(path, _DIRECTORY) for path in PLACES)
     _rehearse(environment)
     ours = (stdin[1], stdout[0], stderr[0], *places)
@@ -189,9 +191,11 @@ class _Heir:
 
     def __init__(self, streams: tuple[int, int, int], prepare: "Callable[[], None]") -> None:
         self._read, self._write = os.pipe()
+        ready_read, ready_write = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._write)
+            os.close(ready_read)
             os.setsid()
             for number in _OF_LIBC:
                 syscalls.ignore(number)
@@ -200,8 +204,14 @@ class _Heir:
                 os.close(fd)
             prepare()
             self._adopt(_SAMPLE_HERITAGE)
+            os.write(ready_write, b"r")
+            os.close(ready_write)
         else:
             os.close(self._read)
+            os.close(ready_write)
+            if not os.read(ready_read, 1):  # what it costs until then is not its call's
+                raise OSError(errno.ECHILD, "a copy of the template died")
+            os.close(ready_read)
 
     def become(self, command: "wire.Plain", environment: dict[str, str]) -> int:
         """In PID 1. The pid of the program. Raises OSError where it was killed while it waited."""

@@ -13,6 +13,7 @@ and `logging` renew their locks) has been done. It can still tell these from a f
 - What the template had is frozen (see `gc.freeze`), so that no collection copies it: `gc.get_freeze_count` is not 0,
   `gc.get_objects` leaves it out, `gc.get_stats` counts from the template's start. At exit it is cleared by module, not
   collected.
+- `/proc/self/exe` is the template's file: siblings that lock it meet each other.
 - `/proc/self/cmdline` and `/proc/self/environ` are the template's; peak memory starts at what the fork had.
 """
 

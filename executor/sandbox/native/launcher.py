@@ -41,6 +41,8 @@ class _Alive:
         self.mounts = -1
         """A descriptor of its mount namespace (see `namespaces.hold_mounts`)."""
         self.network: namespaces.Network | None = None
+        self.asked = False
+        """Its template is to answer."""
         self.born = self.dead = self.released = False
 
 
@@ -128,6 +130,7 @@ class Launcher:
             if plan.template:
                 one.nursery = self._nursery(plan)
                 one.uid = one.nursery.ask(number, plan)
+                one.asked = True
             else:
                 self._give_birth(one)
         except OSError as error:
@@ -184,7 +187,11 @@ class Launcher:
         self._poll.register(pidfd, select.EPOLLIN)
 
     def _failed(self, one: _Alive, reason: str) -> None:
-        wire.say(self._server, "failed", one.number, reason)
+        if not one.released:
+            try:
+                wire.say(self._server, "failed", one.number, reason)
+            except OSError:
+                self._running = False  # the server is gone, and everything with it
         self._release(one)
 
     # --- templates --------------------------------------------------------------------------------------------------
@@ -229,7 +236,7 @@ class Launcher:
         elif words[0] == "fault":
             wire.say(self._server, "template", f"{nursery.image}/{nursery.template}", words[1])
         else:
-            self._take(words, fds)
+            self._take(nursery, words, fds)
 
     def _lost(self, nursery: Nursery) -> None:
         """It died, and with it, because it is the first process of their pid namespaces' parent, all that it bore."""
@@ -239,20 +246,25 @@ class Launcher:
         wire.say(self._server, "template", f"{nursery.image}/{nursery.template}", "it ended")
         for one in [*self._sandboxes.values()]:
             if one.nursery is nursery and not one.born:
+                one.asked = False
                 self._failed(one, "its template ended")
 
-    def _take(self, words: list[str], fds: tuple[int, ...]) -> None:
+    def _take(self, nursery: Nursery, words: list[str], fds: tuple[int, ...]) -> None:
         """A template bore a sandbox, or could not. What it says is not trusted: it is a program of the image."""
         one = self._sandboxes.get(int(words[1])) if words[1].isdigit() else None
         try:
-            if one is None or one.born or words[0] not in {"born", "failed"}:
+            if one is None or one.nursery is not nursery or not one.asked or words[0] not in {"born", "failed"}:
                 return
+            one.asked = False
             if words[0] == "failed" or len(fds) != _BORN_WITH:
                 self._failed(one, " ".join(words[2:]))
                 return
             control, pidfd, mounted = fds
             self._lives(one, os.dup(pidfd))
             one.mounts = os.dup(mounted)
+            if one.released:  # meanwhile: nobody wants it any more
+                self._release(one)
+                return
             one.cgroup.attach(_pid_of(pidfd), also_v2=True)
             wire.say(self._server, "built", one.number, fds=(control, pidfd))
             os.write(control, init.ATTACHED)
@@ -267,6 +279,8 @@ class Launcher:
 
     def _release(self, one: _Alive) -> None:
         one.released = True
+        if one.asked:
+            return  # it may be alive already; its template says so, or ends
         if one.born and not one.dead:
             _kill(one.pidfd)
             one.cgroup.lift_cpu_rate()
@@ -312,6 +326,7 @@ class Launcher:
     def _end(self) -> None:
         """The server is gone: so is everything that it asked for."""
         for one in [*self._sandboxes.values()]:
+            one.asked = False  # what is born now dies with its template, and that with this process
             self._release(one)
         self._remove_the_dead()
         while self._sandboxes:
@@ -319,6 +334,8 @@ class Launcher:
                 if fd in self._by_pidfd:
                     self._died(self._by_pidfd[fd])
             self._remove_the_dead()
+        for nursery in self._nurseries.values():
+            nursery.close()
 
 
 def _kill(pidfd: int) -> None:

@@ -145,8 +145,11 @@ class Pool:
         return one
 
     def _target(self, one: _Class) -> int:
-        """As many as were in use at one time lately, within bounds."""
-        return 0 if self._is_short else min(max(self._settings.least, *one.peaks), self._settings.most)
+        """As many as were in use at one time lately, within bounds that leave the least to every other kind."""
+        if self._is_short:
+            return 0
+        least, others = self._settings.least, len(self._classes) - 1
+        return min(max(least, *one.peaks), max(least, self._settings.most - others * least), self._settings.most)
 
     def _look(self) -> None:
         """What changes with time."""

@@ -5,8 +5,8 @@ loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -17,7 +17,7 @@ MOST_WAITING = 64
 
 
 class Reaper(Generic[T]):
-    def __init__(self, clear: Callable[[T], Awaitable[None]], most: int = MOST_WAITING) -> None:
+    def __init__(self, clear: Callable[[T], Coroutine[Any, Any, None]], most: int = MOST_WAITING) -> None:
         """`clear` never raises."""
         self._clear, self._most = clear, most
         self._waiting: list[T] = []
@@ -33,6 +33,12 @@ class Reaper(Generic[T]):
         self._waiting.append(one)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(DELAY_SECONDS, self._begin)
+
+    def expect(self, work: Coroutine[Any, Any, None]) -> None:
+        """Something else that is to be over when all is drained."""
+        task = asyncio.ensure_future(work)
+        self._clearing.add(task)
+        task.add_done_callback(self._done)
 
     async def room(self) -> None:
         """Back-pressure: returns when the backlog is below its bound."""
@@ -53,9 +59,7 @@ class Reaper(Generic[T]):
         self._timer = None
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            task = asyncio.ensure_future(self._clear(one))
-            self._clearing.add(task)
-            task.add_done_callback(self._done)
+            self.expect(self._clear(one))
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._clearing.discard(task)

@@ -264,8 +264,11 @@ class NativeSandbox:
         if self._closed:
             return
         self._closed = True
-        await asyncio.shield(self._kill())
-        await asyncio.shield(self._release(self))
+        await asyncio.shield(self._let_go())
+
+    async def _let_go(self) -> None:
+        await self._kill()
+        await self._release(self)
 
     def forget(self) -> None:
         """Close what the server holds of it. Called once, when it is dead."""

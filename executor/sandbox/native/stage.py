@@ -100,7 +100,9 @@ def make_own(uid: int) -> str:
 
 
 def _stage_devices(stage: str) -> None:
-    mount("executor-own", f"{stage}{_WRITABLE}", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=16m")
+    mount(
+        "executor-own", f"{stage}{_WRITABLE}", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=0,nr_inodes=0"
+    )  # unbounded: what is free would tell how many there are
     mount(f"{stage}{_WRITABLE}", f"{stage}{OWN}", None, MS_BIND)
     mount("none", f"{stage}{OWN}", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC)
     hosts = f"{stage}{HOST_DEVICES}"

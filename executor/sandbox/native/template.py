@@ -26,6 +26,9 @@ from executor.sandbox.native import (
 )
 
 _RECIPES = 4096
+_COUNTED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
+_SHARES = 32
+"""Sandboxes of one template that can be alive at one time and none be starved by the others."""
 PARKED_NAME = b"executor-bears"
 """Of the template, and of its copies until they become programs."""
 
@@ -46,6 +49,25 @@ def run() -> None:
     template.leave_image(pages)
     argv, environment = template.serve()
     interpreter.settle(argv[2:], environment)
+
+
+def _share_out_watches() -> None:
+    """The kernel counts what a sandbox watches also against this template's host id, which all its sandboxes have in
+    common: so each may have its share of that and no more.
+    """
+    for ours, hosts in _COUNTED:
+        limit = max(1, int(_read(f"/proc/sys/fs/inotify/{hosts}")) // _SHARES)
+        fd = os.open(f"/proc/sys/user/{ours}", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, str(limit).encode())
+        os.close(fd)
+
+
+def _read(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 64)
+    finally:
+        os.close(fd)
 
 
 class _Template:
@@ -76,6 +98,7 @@ class _Template:
         os.chdir("/")
         os.close(nursery.STAGE)
         mounts.leave_root()
+        _share_out_watches()
 
     def serve(self) -> "wire.Plain":
         """(argv, environment) in a program to be."""

@@ -210,7 +210,7 @@ async def test_no_more_are_kept_in_all_than_the_pool_may_hold():
         await factory.serve(4)
         await factory.serve(4, other)
         assert factory.pool.parked == factory.parked() + factory.parked(other) == 5
-        assert factory.parked() == 4
+        assert factory.parked(other) >= 2, "the first kind leaves the least to the other one"
 
 
 async def test_a_demand_beyond_the_bound_is_kept_up_to_it():
