@@ -27,7 +27,7 @@ from executor.sandbox.native import (
 
 _RECIPES = 4096
 _COUNTED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
-_SHARES = 32
+SHARES = 32
 """Sandboxes of one template that can be alive at one time and none be starved by the others."""
 PARKED_NAME = b"executor-bears"
 """Of the template, and of its copies until they become programs."""
@@ -56,7 +56,7 @@ def _share_out_watches() -> None:
     common: so each may have its share of that and no more.
     """
     for ours, hosts in _COUNTED:
-        limit = max(1, int(_read(f"/proc/sys/fs/inotify/{hosts}")) // _SHARES)
+        limit = max(1, int(_read(f"/proc/sys/fs/inotify/{hosts}")) // SHARES)
         fd = os.open(f"/proc/sys/user/{ours}", os.O_WRONLY | os.O_CLOEXEC)
         os.write(fd, str(limit).encode())
         os.close(fd)
