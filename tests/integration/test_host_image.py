@@ -9,6 +9,7 @@ from executor.model.limits import Limits
 from executor.model.run import End, Process, SandboxSpec
 from executor.sandbox.native import images
 from executor.sandbox.native.backend import NativeBackend, NativeSettings
+from executor.sandbox.native.pool import PoolSettings
 from tests.support.backends import start_or_skip
 
 PREFIX = Path(sys.base_prefix)
@@ -24,7 +25,7 @@ def without_a_system_python(monkeypatch):
 async def test_a_python_of_a_version_manager_runs_inside_and_nothing_around_it_is_seen(
     tmp_path, without_a_system_python
 ):
-    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool_size=0))
+    backend = NativeBackend(NativeSettings(state_dir=tmp_path, pool=PoolSettings(most=0), launchers=1))
     await start_or_skip(backend)
     heard: list[bytes] = []
     code = f"import os, sys, json; print(json.dumps([sys.prefix, sorted(os.listdir({str(PREFIX.parent)!r}))]))"
