@@ -26,7 +26,7 @@ _WRITABLE = ("/tmp",)  # noqa: S108 - of the sandbox
 class Sandlock:
     """Landlock and seccomp, no namespaces."""
 
-    library: Any
+    package: Any
     threads: ThreadPoolExecutor
     roots: Mapping[str, Root]
     name: str = SANDLOCK
@@ -48,7 +48,7 @@ class Sandlock:
         place = {} if root.name == HOST else {"chroot": str(root.path)}
         options = {"fs_writable": list(_WRITABLE), "clean_env": True, "env": dict(root.environment)}
         try:
-            sandbox = self.library.Sandbox(fs_readable=list(_READABLE), **place, **options)
+            sandbox = self.package.Sandbox(fs_readable=list(_READABLE), **place, **options)
             result = sandbox.run(argv, timeout=_TIMEOUT_SECONDS)
         except Exception as error:  # whatever a foreign library raises, the call has failed and says so
             raise CallFailed(f"{type(error).__name__}: {error}") from error
@@ -59,7 +59,7 @@ class Sandlock:
 class LlmSandbox:
     """A session for each call, with the library's bubblewrap backend."""
 
-    library: Any
+    package: Any
     threads: ThreadPoolExecutor
     name: str = LLM_SANDBOX
     every: int = 3
@@ -77,9 +77,9 @@ class LlmSandbox:
 
     def _run(self, argv: Sequence[str]) -> tuple[int, bytes]:
         """Exit status and output. Raises CallFailed."""
-        backend = self.library.SandboxBackend.BUBBLEWRAP
+        backend = self.package.SandboxBackend.BUBBLEWRAP
         try:
-            with self.library.SandboxSession(backend=backend, lang="python", skip_environment_setup=True) as session:
+            with self.package.SandboxSession(backend=backend, lang="python", skip_environment_setup=True) as session:
                 is_python = argv[0] == "python3"
                 result = session.run(argv[-1]) if is_python else session.execute_command(shlex.join(argv))
         except Exception as error:  # whatever a foreign library raises, the call has failed and says so
