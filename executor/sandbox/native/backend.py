@@ -75,7 +75,7 @@ class NativeBackend:
         self._hierarchies: tuple[Hierarchy, ...] = ()
         self._counted = cgroups.CounterFiles(())
         self._missing: dict[str, str] = {}
-        self._open: dict[NativeSandbox, tuple[Channel, Kind]] = {}
+        self._open: dict[NativeSandbox, tuple[Channel, int, Kind]] = {}
         self._in_use: set[NativeSandbox] = set()
         self._pool = Pool(self._make, settings.pool, makers=settings.launchers)
         self._reaper = Reaper(self._clear)
@@ -252,21 +252,21 @@ class NativeBackend:
             async with asyncio.timeout(BIRTH_SECONDS if kind.template else None):
                 control, pidfd = await self._build(channel, number, self._plan(kind))
         except TimeoutError:
-            self._reaper.expect(channel.release(number))
+            self._reaper.expect(self._give_up(channel, number, 0.0))
             raise _unavailable(f"the template {kind.template} did not answer in {BIRTH_SECONDS:g} s") from None
         except (OSError, LauncherDied, Unavailable) as error:
             raise _unavailable(f"the sandbox could not be made: {error}") from error
         except asyncio.CancelledError:
-            await asyncio.shield(channel.release(number))
+            self._reaper.expect(self._give_up(channel, number, BIRTH_SECONDS))
             raise
         sandbox = NativeSandbox(
             number=number,
             control=control,
             pidfd=pidfd,
-            counters=cgroups.Counters(self._counted, f"sandbox-{number}"),
+            counters=cgroups.Counters(self._counted, cgroups.group(number)),
             release=self._release,
         )
-        self._open[sandbox] = (channel, kind)
+        self._open[sandbox] = (channel, channel.generation, kind)
         try:
             await sandbox.parked()
         except BaseException:  # also when cancelled: nobody else knows of this sandbox yet
@@ -274,12 +274,20 @@ class NativeBackend:
             raise
         return sandbox
 
+    async def _give_up(self, channel: Channel, number: int, patience: float) -> None:
+        """A sandbox that is still being made, and with it a template that does not answer for so long."""
+        released = asyncio.ensure_future(channel.release(number))
+        if not (await asyncio.wait((released,), timeout=patience))[0]:
+            channel.give_up(number)
+            await released
+
     async def _build(self, channel: Channel, number: int, plan: SandboxPlan) -> tuple[int, int]:
         """Tried once more where the launcher turns out to be gone: nothing of the call has run yet."""
         if channel.alive:
             with contextlib.suppress(LauncherDied):
                 return await channel.build(number, plan)
         await self._relaunch(channel)
+        cgroups.remove_sandbox(self._hierarchies, number)  # what the one that died may have begun
         return await channel.build(number, plan)
 
     async def _release(self, sandbox: NativeSandbox) -> None:
@@ -287,9 +295,12 @@ class NativeBackend:
         self._reaper.take(sandbox)
 
     async def _clear(self, sandbox: NativeSandbox) -> None:
-        channel, kind = self._open[sandbox]
+        channel, generation, kind = self._open[sandbox]
         sandbox.forget()
-        await channel.release(sandbox.number)
+        if channel.generation == generation:
+            await channel.release(sandbox.number)
+        if channel.generation != generation or not channel.alive:
+            cgroups.remove_sandbox(self._hierarchies, sandbox.number)
         del self._open[sandbox]
         if sandbox in self._in_use:
             self._in_use.discard(sandbox)

@@ -135,6 +135,18 @@ def remove_sandboxes(hierarchies: Iterable[Hierarchy]) -> None:
                 group.rmdir()
 
 
+def group(number: int) -> str:
+    """Name of a sandbox's directories."""
+    return f"sandbox-{number}"
+
+
+def remove_sandbox(hierarchies: Iterable[Hierarchy], number: int) -> None:
+    """As far as a launcher that was killed has left it behind."""
+    for hierarchy in hierarchies:
+        with contextlib.suppress(OSError):
+            Path(hierarchy.base, group(number)).rmdir()
+
+
 # --- one sandbox's --------------------------------------------------------------------------------------------------
 
 _COUNTERS = {

@@ -60,12 +60,15 @@ class Channel:
         self._plans: dict[SandboxPlan, int] = {}
         self._plan_numbers = itertools.count()
         self._ready: asyncio.Future[None] | None = None
+        self.generation = 0
+        """Of the launcher: one that was started anew knows nothing of the sandboxes of the one before."""
         self.templates: dict[str, str] = {}
         """`image/template` -> why it is not there, empty where it is; those that have not yet told are absent."""
 
     async def start(self, plan: LauncherPlan, seccomp: bytes) -> None:
         """Raises Unavailable with the launcher's own words."""
         loop = asyncio.get_running_loop()
+        self.generation += 1
         self.templates = {}
         self._plans.clear()
         ours, theirs = wire.pair()
@@ -112,6 +115,11 @@ class Channel:
         self._to_release.append(sandbox_id)
         with contextlib.suppress(LauncherDied):  # then it took the sandbox along
             await future
+
+    def give_up(self, sandbox_id: int) -> None:
+        """Where it waits for a template to bear this one, that template is ended."""
+        with contextlib.suppress(LauncherDied):
+            self._send(wire.packed(("give up", sandbox_id)))
 
     def _send_releases(self) -> None:
         """All that were asked for at this turn of the loop: each packet is a wake-up of the launcher."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from executor.sandbox.native.plan import LauncherPlan, SandboxPlan
 
 TEMPLATE_IDS = 512
-_BORN_WITH = 3
-"""Descriptors: its control socket, its pidfd, its mount namespace."""
 _RETRY_SECONDS = 0.002
 _NAME = b"executor-launch"
 
@@ -111,6 +109,10 @@ class Launcher:
             self._recipes = {key: recipe for key, recipe in self._recipes.items() if key[0] != argument}
         elif order == "build":
             self._build(argument, more[0])
+        elif order == "give up":
+            one = self._sandboxes.get(argument)
+            if one and one.asked and one.nursery:
+                self._lost(one.nursery, "it did not answer")
         else:
             for number in argument:
                 self._let_go(number)
@@ -226,54 +228,71 @@ class Launcher:
         raise OSError(f"the template {plan.template} of image {plan.image} does not live")
 
     def _hear(self, nursery: Nursery) -> None:
+        """What a template says is not trusted: it is a program of its image. The first word of nonsense is its last."""
         try:
             words, fds = nursery.hear()
         except OSError:
-            self._lost(nursery)
+            self._lost(nursery, "it ended")
             return
-        if words[0] == "ready":
-            wire.say(self._server, "template", f"{nursery.image}/{nursery.template}")
-        elif words[0] == "fault":
-            wire.say(self._server, "template", f"{nursery.image}/{nursery.template}", words[1])
-        else:
-            self._take(nursery, words, fds)
+        try:
+            if words[0] in {"ready", "fault"} and not nursery.told:
+                nursery.told = True
+                self._tell(nursery, "" if words[0] == "ready" else " ".join(words[1:]))
+            elif not self._take(nursery, words, fds):
+                self._lost(nursery, "it spoke nonsense")
+        finally:
+            for fd in fds:
+                os.close(fd)
 
-    def _lost(self, nursery: Nursery) -> None:
-        """It died, and with it, because it is the first process of their pid namespaces' parent, all that it bore."""
+    def _tell(self, nursery: Nursery, reason: str) -> None:
+        wire.say(self._server, "template", f"{nursery.image}/{nursery.template}", reason)
+
+    def _lost(self, nursery: Nursery, reason: str) -> None:
+        """It ends, and with it, because it is the first process of their pid namespaces' parent, all that it bore."""
         self._poll.unregister(nursery.fd)
         del self._nurseries[nursery.fd]
         nursery.close()
-        wire.say(self._server, "template", f"{nursery.image}/{nursery.template}", "it ended")
+        self._tell(nursery, reason)
         for one in [*self._sandboxes.values()]:
             if one.nursery is nursery and not one.born:
                 one.asked = False
                 self._failed(one, "its template ended")
 
-    def _take(self, nursery: Nursery, words: list[str], fds: tuple[int, ...]) -> None:
-        """A template bore a sandbox, or could not. What it says is not trusted: it is a program of the image."""
-        one = self._sandboxes.get(int(words[1])) if words[1].isdigit() else None
+    def _take(self, nursery: Nursery, words: list[str], fds: tuple[int, ...]) -> bool:
+        """A template bore a sandbox, or could not. False where this is no answer to anything."""
+        one = self._asked_of(nursery, words)
+        if one is None:
+            return False
+        one.asked = False
+        if words[0] == "failed":
+            self._failed(one, " ".join(words[2:]))
+            return True
+        if not _are_a_sandbox(fds):
+            self._failed(one, "its template gave no sandbox")
+            return False
+        control, pidfd, mounted = fds
         try:
-            if one is None or one.nursery is not nursery or not one.asked or words[0] not in {"born", "failed"}:
-                return
-            one.asked = False
-            if words[0] == "failed" or len(fds) != _BORN_WITH:
-                self._failed(one, " ".join(words[2:]))
-                return
-            control, pidfd, mounted = fds
             self._lives(one, os.dup(pidfd))
             one.mounts = os.dup(mounted)
             if one.released:  # meanwhile: nobody wants it any more
                 self._release(one)
-                return
+                return True
             one.cgroup.attach(_pid_of(pidfd), also_v2=True)
             wire.say(self._server, "built", one.number, fds=(control, pidfd))
             os.write(control, init.ATTACHED)
         except OSError as error:
-            if one is not None:
-                self._failed(one, str(error))
-        finally:
-            for fd in fds:
-                os.close(fd)
+            self._failed(one, str(error))
+        return True
+
+    def _asked_of(self, nursery: Nursery, words: list[str]) -> _Alive | None:
+        """The sandbox that these words are about."""
+        if len(words) < 2 or words[0] not in {"born", "failed"}:  # noqa: PLR2004 - the word, and a number
+            return None
+        try:
+            one = self._sandboxes.get(int(words[1]))
+        except ValueError:
+            return None
+        return one if one is not None and one.nursery is nursery and one.asked else None
 
     # --- the end of sandboxes ---------------------------------------------------------------------------------------
 
@@ -343,6 +362,13 @@ def _kill(pidfd: int) -> None:
         _signal.pidfd_send_signal(pidfd, _signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def _are_a_sandbox(fds: tuple[int, ...]) -> bool:
+    """Its control socket, its pidfd, its mount namespace."""
+    links = [os.readlink(f"/proc/self/fd/{fd}") for fd in fds]  # noqa: PTH115 - no pathlib here
+    kinds = (("socket:[",), ("anon_inode:[pidfd]", "pidfd:["), ("mnt:[",))
+    return len(links) == len(kinds) and all(map(str.startswith, links, kinds))
 
 
 def _pid_of(pidfd: int) -> int:

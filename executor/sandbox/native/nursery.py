@@ -43,6 +43,8 @@ class Nursery:
         descriptor of the archive that it imports us from. Raises OSError.
         """
         self.image, self.template = image.name, template.name
+        self.told = False
+        """Whether it has said that it is ready, or why it is not."""
         self._first = ids[0] if ids else -1
         self._free = identity.IdPool(1, ids[1] - 1) if ids else None
         ours, theirs = wire.pair()

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import stat
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -30,6 +31,8 @@ CPU_PERIOD_SECONDS = 0.1
 """Longest time that a tree can use its processor limit up without being seen."""
 INLINE_BYTES = 65_536
 """An order up to here travels in the packet itself; a larger one in a file in memory."""
+LEAST_ID = 65_536
+"""No sandbox of a server that is root has a host id below."""
 _ENDS = frozenset({"exited", "signaled", "not_started", "staging", "fault"})
 
 
@@ -84,7 +87,7 @@ class NativeSandbox:
             self._loop.remove_reader(self._control.fileno())
             data, fds = b"", ()
         word, _, rest = data.decode(errors="surrogateescape").partition(" ")
-        if word == "parked" and not self._parked.done() and len(fds) == 3 + len(PLACES):
+        if word == "parked" and not self._parked.done() and _are_its_own(fds):
             self._streams, self._places = fds[:3], fds[3:]
             self._counters.begin()
             self._parked.set_result(None)
@@ -280,6 +283,21 @@ class NativeSandbox:
         for fd in (self._pidfd, self._memory_event, *self._streams, *self._places):
             if fd >= 0:
                 os.close(fd)
+
+
+def _are_its_own(fds: tuple[int, ...]) -> bool:
+    """Three pipes, and three directories of a sandbox's user: this server reads below them with its own rights, and a
+    template, which is a program of its image, could give it others.
+    """
+    found = [os.fstat(fd) for fd in fds]
+    pipes, places = found[:3], found[3:]
+    return (
+        len(pipes) == 3  # noqa: PLR2004 - stdin, stdout, stderr
+        and len(places) == len(PLACES)
+        and all(stat.S_ISFIFO(one.st_mode) for one in pipes)
+        and all(stat.S_ISDIR(one.st_mode) for one in places)
+        and (os.geteuid() != 0 or all(one.st_uid >= LEAST_ID for one in places))
+    )
 
 
 def _how(stop: Stop | None, said: tuple[str, str] | None) -> tuple[End, int | None, int | None, str, int]:
