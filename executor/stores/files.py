@@ -268,7 +268,8 @@ class FileSpool:
         """What comes too late for one turn is written in the next, or by `keep`."""
         try:
             while self._waiting and not (self._ended or self._failure):
-                self._write(self._waiting.popleft())
+                pieces = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                self._write(b"".join(pieces))  # at once: after each write this thread waits for its turn
         except (OSError, Unavailable) as error:
             self._failure = error
             self._waiting.clear()
