@@ -6,8 +6,10 @@ from typing import Protocol
 from executor.model.outcome import Isolation
 from executor.model.run import Collection, Process, RunReport, SandboxSpec, StreamName
 
-OnOutput = Callable[[StreamName, bytes], None]
-"""Called on the event loop with each piece as it is read, in order per stream; returns at once."""
+OnOutput = Callable[[StreamName, bytes], bool | None]
+"""Called on the event loop with each piece as it is read, in order per stream; returns at once. True asks for a moment
+of rest: what was read is still on its way to the disk.
+"""
 
 
 class Sandbox(Protocol):

@@ -24,7 +24,9 @@ class Spool(Protocol):
     @property
     def ref(self) -> str: ...
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes) -> bool:
+        """True where much of what was written is still on its way."""
+        ...
 
     async def keep(self) -> None:
         """Raises Unavailable where it could not be stored; then it is gone."""
@@ -50,12 +52,13 @@ class Recorder:
         self._buffers: dict[StreamName, BoundedBuffer] = {}
         self._spools: dict[StreamName, Spool] = {}
 
-    def on_output(self, stream: StreamName, data: bytes) -> None:
+    def on_output(self, stream: StreamName, data: bytes) -> bool:
         if (buffer := self._buffers.get(stream)) is None:
             buffer = self._buffers[stream] = BoundedBuffer(self._text_bytes, self._text_bytes)
         buffer.append(data)
-        self._spool(stream).write(data)
+        is_behind = self._spool(stream).write(data)
         self._observer.output(stream, data)
+        return is_behind
 
     def excerpt(self, stream: StreamName) -> Excerpt:
         buffer = self._buffers.get(stream)

@@ -33,6 +33,7 @@ _MEMORY_BYTES = 256 * 1024
 """Of each spool; what is longer goes to a file."""
 _WAITING_BYTES = 64 * 1024 * 1024
 """Of each spool, on their way to its file; a disk that is so much slower than the program loses the spool."""
+_BEHIND_BYTES = 1024 * 1024
 _THREADS = 4
 _PIECE_BYTES = 64 * 1024
 _SLACK = 0.1
@@ -219,14 +220,17 @@ class FileSpool:
     def ref(self) -> str:
         return self._ref
 
-    def write(self, data: bytes) -> None:
-        """Never raises, never waits: it is called for each piece as it is read. A failure is told by `keep`."""
+    def write(self, data: bytes) -> bool:
+        """Never raises, never waits: it is called for each piece as it is read. A failure is told by `keep`. True where
+        the disk is behind.
+        """
         if self._ended or self._failure:
-            return
+            return False
         self._size_bytes += len(data)
         self._memory += data
         if len(self._memory) > _MEMORY_BYTES:
             self._hand_over()
+        return self._handed_bytes - self._written_bytes > _BEHIND_BYTES
 
     async def keep(self) -> None:
         """What was written can be read when this returns. Raises Unavailable where it could not be stored."""

@@ -11,7 +11,9 @@ from executor.sandbox.contract import OnOutput
 
 PIECE_BYTES = 65536
 DISCARD_SECONDS = 0.002
-"""Between two pieces that are read only to be dropped, so that an endless writer cannot own the loop."""
+"""Between two pieces that are read only to be dropped, so that an endless writer cannot own the loop, or while the disk
+is behind, so that what waits for it does not fill the memory.
+"""
 
 
 class Reader:
@@ -23,7 +25,7 @@ class Reader:
         self._fd, self._name, self._meter, self._on_output, self._overflow = fd, name, meter, on_output, overflow
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
-        self._ended = False
+        self._ended = self._rests = False
         os.set_blocking(fd, False)
         self._loop.add_reader(fd, self._read)
 
@@ -39,7 +41,7 @@ class Reader:
         self._take()
         if self._ended:
             self._loop.remove_reader(self._fd)
-        elif self._meter.exceeded:
+        elif self._meter.exceeded or self._rests:
             self._loop.remove_reader(self._fd)
             self._pause = self._loop.call_later(DISCARD_SECONDS, self._resume)
 
@@ -55,7 +57,7 @@ class Reader:
             self._ended = True
             return
         if admitted := self._meter.admit(self._name, data):
-            self._on_output(self._name, admitted)
+            self._rests = bool(self._on_output(self._name, admitted))
         if self._meter.must_kill:
             self._overflow()
 
