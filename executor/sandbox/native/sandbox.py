@@ -27,7 +27,7 @@ from executor.sandbox.native.init import PLACES
 from executor.sandbox.native.plan import Rlimits, plain
 from executor.sandbox.native.streams import Feeder, Reader
 
-CPU_PERIOD_SECONDS = 0.1
+CPU_PERIOD_SECONDS = 0.01
 """Longest time that a tree can use its processor limit up without being seen."""
 INLINE_BYTES = 65_536
 """An order up to here travels in the packet itself; a larger one in a file in memory."""
